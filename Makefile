@@ -1,0 +1,58 @@
+# `make demo` and `make test` do all set-up themselves; nothing else needs to be called first.
+PYTHON ?= python3.11
+VENV   ?= .venv
+BIN    := $(VENV)/bin
+MODEL  := .demo/model
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help demo test check lint types unit e2e smoke kernels kernels-gpu bench clean
+
+help:
+	@echo "make demo         a 2x2 factorial with A/A on a real vLLM (CPU), and its HTML report"
+	@echo "make test         set-up, then lint, types and every test this machine can run"
+	@echo "make check        lint, types and the quick tests; no server"
+	@echo "make smoke        five cases at C1 and C4 against the loopback server, to HTML"
+	@echo "make kernels      compile every kernel for sm_70 and sm_90 and audit the binaries"
+	@echo "make kernels-gpu  oracle, stress and bench on an NVIDIA GPU"
+	@echo "make bench        every benchmark; tables go to docs/"
+
+$(VENV)/.installed: requirements/demo.lock pyproject.toml tools/setup_env.sh
+	bash tools/setup_env.sh "$(VENV)" "$(PYTHON)"
+	@touch $@
+
+$(MODEL)/.complete: $(VENV)/.installed tools/demo_model/make_model.py
+	$(BIN)/python tools/demo_model/make_model.py --out $(MODEL)
+	@touch $@
+
+demo: $(VENV)/.installed $(MODEL)/.complete
+	$(BIN)/python tools/demo.py --model $(MODEL)
+
+test: $(VENV)/.installed $(MODEL)/.complete lint types
+	EVALHARNESS_DEMO_MODEL=$(MODEL) $(BIN)/python -m pytest --durations=15
+
+check: $(VENV)/.installed lint types unit
+
+lint: $(VENV)/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.installed
+	$(BIN)/mypy
+
+unit: $(VENV)/.installed
+	$(BIN)/python -m pytest -m "not vllm and not browser and not slow and not gpu"
+
+smoke: $(VENV)/.installed
+	$(BIN)/python -m pytest -m "not vllm" tests/e2e
+
+kernels: $(VENV)/.installed
+	$(BIN)/python -m kernels_sm70.audit --check
+
+kernels-gpu:
+	python3 -m kernels_sm70.gpu_suite --out docs/results/kernels
+
+bench: $(VENV)/.installed
+	$(BIN)/python -m benchmarks.run_all
+
+clean:
+	rm -rf $(VENV) .demo build
