@@ -1,0 +1,90 @@
+"""`evalharness`: one module per subcommand, loaded by name.
+
+A subcommand module has `add_parser(subparsers)` and `run(args) -> int`, and imports what is
+heavy inside `run`: `evalharness rescore` must work where aiohttp was never imported.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import os
+import signal
+import sys
+from collections.abc import Sequence
+
+from evalharness import __version__
+from evalharness.errors import EXIT_INTERNAL, HarnessError
+from evalharness.text import printable
+
+COMMANDS = (
+    "factorial",
+    "noninferiority",
+    "rescore",
+    "score",
+    "plan",
+    "manifest",
+    "data",
+    "arms",
+    "nll",
+    "trace",
+    "watch",
+    "doctor",
+)
+DESCRIPTION = (
+    "Did this vLLM flag hurt the model: alone, with the others, and under load?\n"
+    "Serves every combination of the flags, asks each the same cases, and answers with paired\n"
+    "statistics: admitted, harm shown, or undecided."
+)
+EXAMPLE = (
+    "example:\n"
+    "  evalharness factorial --arms manifests/arms/demo.yaml --manifest manifests/demo.json "
+    "--out runs/demo\n"
+    "  evalharness noninferiority runs/demo"
+)
+
+
+def build_parser() -> argparse.ArgumentParser:
+    """Return the parser with every subcommand in it."""
+    parser = argparse.ArgumentParser(
+        prog="evalharness",
+        description=DESCRIPTION,
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--version", action="version", version=f"evalharness {__version__}")
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for name in COMMANDS:
+        if importlib.util.find_spec(f"evalharness.cli.{name}") is None:
+            continue
+        importlib.import_module(f"evalharness.cli.{name}").add_parser(subparsers)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command and return its exit code; errors of the user's print no traceback."""
+    args = build_parser().parse_args(argv)
+    command = importlib.import_module(f"evalharness.cli.{args.command}")
+    try:
+        return int(command.run(args))
+    except HarnessError as error:
+        print_error(str(error))
+        return error.exit_code
+    except BrokenPipeError:
+        # The reader of our output went away (`| head`): nothing to tell it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_INTERNAL
+    except KeyboardInterrupt:
+        print_error("stopped by Ctrl-C")
+        return 128 + signal.SIGINT
+
+
+def print_error(message: str) -> None:
+    """Write one error to stderr, control characters made visible."""
+    sys.stderr.write(f"evalharness: {printable(message)}\n")
+
+
+def entry() -> None:
+    """Entry point of the `evalharness` script."""
+    sys.exit(main())
