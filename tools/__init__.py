@@ -1,0 +1,1 @@
+"""Command-line helpers of the repository; not part of the installed package."""

@@ -1,0 +1,1 @@
+"""Makes the small real model of the demo, the tests and CI from the package registry."""
