@@ -1,0 +1,1 @@
+"""Verdicts of a run: paired tables and a frozen plan in, admitted or not out. Pure."""
