@@ -7,6 +7,7 @@ numeric: the last number, compared as an exact decimal.
 from __future__ import annotations
 
 import re
+from collections import deque
 from dataclasses import dataclass
 
 NOT_FOUND = "[invalid]"
@@ -62,12 +63,11 @@ def _normalised(text: str) -> str:
 
 
 def _numeric(output: str, gold: str) -> bool:
-    last = None
-    for last in _NUMBER.finditer(output.rpartition("####")[2]):
-        pass
+    found = deque(_NUMBER.finditer(output.rpartition("####")[2]), maxlen=1)
     target = _GOLD.fullmatch(gold.strip().replace(",", ""))
-    if last is None or target is None:
+    if not found or target is None:
         return False
+    last = found[0]
     sign = last.group(0)[: last.start(1) - last.start(0)]
     negative = "-" in sign or "\u2212" in sign
     value = _canonical(last.group(1).replace(",", ""), negative=negative)
