@@ -1,8 +1,10 @@
 # `make demo` and `make test` do all set-up themselves; nothing else needs to be called first.
-PYTHON ?= python3.11
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV   ?= .venv
 BIN    := $(VENV)/bin
 MODEL  := .demo/model
+# The demo's fine-tuned adapter, merged into the base when the model directory is made.
+ADAPTER := $(if $(wildcard tools/demo_model/adapter/ADAPTER.json),--adapter tools/demo_model/adapter,)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 .PHONY: help demo test check lint types unit e2e smoke kernels kernels-gpu bench clean
@@ -16,18 +18,23 @@ help:
 	@echo "make kernels-gpu  oracle, stress and bench on an NVIDIA GPU"
 	@echo "make bench        every benchmark; tables go to docs/"
 
-$(VENV)/.installed: requirements/demo.lock pyproject.toml tools/setup_env.sh
-	bash tools/setup_env.sh "$(VENV)" "$(PYTHON)"
+# Each stamp is newer than what it was made from; install.py and make_model.py are idempotent themselves.
+$(VENV)/.demo: $(wildcard requirements/*.lock) requirements/install.py pyproject.toml
+	$(PYTHON) requirements/install.py --venv $(VENV)
 	@touch $@
 
-$(MODEL)/.complete: $(VENV)/.installed tools/demo_model/make_model.py
-	$(BIN)/python tools/demo_model/make_model.py --out $(MODEL)
+$(VENV)/.installed: $(VENV)/.demo $(wildcard requirements/*.lock)
+	$(PYTHON) requirements/install.py --venv $(VENV) --dev
 	@touch $@
 
-demo: $(VENV)/.installed $(MODEL)/.complete
+.PHONY: model
+model: $(VENV)/.demo
+	$(BIN)/python -m tools.demo_model.make_model --out $(MODEL) --cache .demo/cache $(ADAPTER)
+
+demo: $(VENV)/.demo model
 	$(BIN)/python tools/demo.py --model $(MODEL)
 
-test: $(VENV)/.installed $(MODEL)/.complete lint types
+test: $(VENV)/.installed model lint types
 	EVALHARNESS_DEMO_MODEL=$(MODEL) $(BIN)/python -m pytest --durations=15
 
 check: $(VENV)/.installed lint types unit

@@ -1,0 +1,61 @@
+"""The training mixture: chat rows from one seed, and the digest that names them."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from random import Random
+from typing import Any
+
+from tools.demo_model.data import problems, schemas, tools
+
+# How each kind is asked. The first of each list is what the suites' requests say, so that the
+# demo asks as the model was taught; the others keep it from hanging on one wording.
+SCHEMA_ASKS: tuple[str, ...] = (
+    "Write one JSON value that is valid under this JSON Schema. Answer with the JSON alone.\n\n{schema}",
+    "Give a JSON instance of the following schema. Output only JSON.\n{schema}",
+    "Answer with JSON that matches this schema:\n{schema}",
+    "{schema}\n\nReturn one valid JSON document for the schema above and nothing else.",
+)
+PROBLEM_ASKS: tuple[str, ...] = (
+    "Solve the following problem step by step. Write the final answer on the last line as "
+    "#### followed by the number alone, for example: #### 42\n\n{question}",
+    "{question}\nEnd with #### and the number.",
+    "Solve step by step and finish with '#### answer'.\n\n{question}",
+)
+
+
+def row(rng: Random) -> dict[str, Any]:
+    """Return one chat row: {"messages": [...], "tools": [...] or absent}."""
+    kind = rng.random()
+    if kind < 0.66:
+        return tools.example(rng)
+    if kind < 0.88:
+        schema, value = schemas.document(rng)
+        asked = _ask(rng, SCHEMA_ASKS).replace("{schema}", schema)
+        return {"messages": _turns(asked, value)}
+    question, answer = problems.problem(rng)
+    return {"messages": _turns(_ask(rng, PROBLEM_ASKS).replace("{question}", question), answer)}
+
+
+def _ask(rng: Random, bank: tuple[str, ...]) -> str:
+    return bank[0] if rng.random() < 0.7 else rng.choice(bank)
+
+
+def _turns(user: str, assistant: str) -> list[dict[str, str]]:
+    return [{"role": "user", "content": user}, {"role": "assistant", "content": assistant}]
+
+
+def rows(seed: int, count: int) -> Iterator[dict[str, Any]]:
+    """Yield `count` rows of a seed; row i depends on the seed and i alone."""
+    for index in range(count):
+        yield row(Random(f"{seed}:{index}"))
+
+
+def digest(seed: int, count: int) -> str:
+    """Return the SHA-256 over the rows' JSON lines."""
+    total = hashlib.sha256()
+    for item in rows(seed, count):
+        total.update(json.dumps(item, ensure_ascii=True).encode() + b"\n")
+    return total.hexdigest()

@@ -1,0 +1,240 @@
+"""Tool-call examples: one of one, one of several, several calls, and none that fits."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from tools.demo_model.data import words as w
+from tools.demo_model.data.kinds import COMMON, KINDS
+from tools.demo_model.data.params import Kind
+
+VERBS: tuple[tuple[str, tuple[str, ...]], ...] = (
+    ("get", ("Get the {o}", "What is the {o}", "Can you get me the {o}", "I need the {o}", "Give me the {o}", "Retrieve the {o}")),
+    ("find", ("Find the {o}", "Find me a {o}", "Look up the {o}", "Could you find the {o}", "I am looking for a {o}", "Help me find the {o}")),
+    ("calculate", ("Calculate the {o}", "What is the {o}", "Compute the {o}", "Can you calculate the {o}", "Determine the {o}", "How much is the {o}", "I want to know the {o}")),
+    ("search", ("Search for a {o}", "Search the {o}", "Find a {o}", "Show me a {o}", "Is there a {o}")),
+    ("fetch", ("Fetch the {o}", "Tell me the {o}", "What's the {o}", "Show the {o}")),
+    ("check", ("Check the {o}", "Can you check the {o}", "Verify the {o}", "Please check the {o}")),
+    ("predict", ("Predict the {o}", "Estimate the {o}", "What will the {o} be", "Forecast the {o}")),
+    ("book", ("Book a {o}", "Reserve a {o}", "I want to book a {o}", "Please arrange a {o}")),
+    ("create", ("Create a {o}", "Add a new {o}", "Make a {o}", "Set up a {o}")),
+    ("compare", ("Compare the {o}", "How does the {o} compare", "Give me a comparison of the {o}")),
+    ("analyze", ("Analyze the {o}", "Give me an analysis of the {o}", "What can you say of the {o}")),
+    ("update", ("Update the {o}", "Change the {o}", "Please update the {o}")),
+)
+DESCRIPTIONS = ("{V} the {o}.", "{V} {o} for the given input.", "{V} the {o} based on the given parameters.", "Tool to {v} the {o}.", "This function will {v} the {o}.", "{V}s {o}.")
+# What the function-calling suite's requests add to every description.
+HINT = " Note that the provided function is in Python 3 syntax."
+REFUSALS = (
+    "None of the functions fits this question.",
+    "I cannot answer that with the functions given.",
+    "No function here can do that.",
+    "The given functions do not cover this request.",
+)
+GLUE = (" ", " ", ", ", " and ")
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """An invented function: its document, and what is needed to ask for it."""
+
+    group: str
+    verb: int
+    noun: str
+    name: str
+    document: dict[str, Any]
+    required: tuple[tuple[str, Kind], ...]
+    optional: tuple[tuple[str, Kind], ...]
+
+
+def _name(rng: Random, verb: str, noun: str) -> str:
+    stop = {"a", "of", "the", "an", "in", "between", "for"}
+    parts = [part.lower() for part in noun.replace("-", " ").split() if part not in stop]
+    style = rng.random()
+    if style < 0.6:
+        return f"{verb}_{'_'.join(parts)}"
+    if style < 0.72:
+        return "_".join([*parts, verb])
+    if style < 0.87:
+        return f"{rng.choice(parts)}_{verb}_{'_'.join(parts)}"[:60]
+    return verb + "".join(part.capitalize() for part in parts)
+
+
+def _property(kind: Kind, rng: Random) -> dict[str, Any]:
+    prop: dict[str, Any] = {"type": kind.json_type, "description": rng.choice(kind.descriptions)}
+    if kind.json_type == "array":
+        prop["items"] = {"type": kind.items}
+    if kind.enum:
+        if rng.random() < 0.7:
+            prop["enum"] = list(kind.enum)
+        else:
+            prop["description"] += " One of: " + ", ".join(kind.enum) + "."
+    return prop
+
+
+def invent(rng: Random, group: str | None = None) -> Function:
+    """Return a new function of a group, with one to four required parameters."""
+    group = group or rng.choice(tuple(KINDS))
+    noun = rng.choice(w.OBJECTS[group])
+    verb = rng.randrange(len(VERBS))
+    pool = list(KINDS[group])
+    rng.shuffle(pool)
+    taken: dict[str, Kind] = {}
+    needed = rng.choices((1, 2, 3, 4), (3, 4, 3, 1))[0]
+    extra = rng.choices((0, 1, 2), (4, 4, 2))[0]
+    for kind in [*pool[: needed + extra], rng.choice(COMMON)][: needed + extra]:
+        name = rng.choice(kind.names) if rng.random() < 0.8 else kind.names[0]
+        if name not in taken:
+            taken[name] = kind
+    items = list(taken.items())
+    required, optional = tuple(items[:needed]), tuple(items[needed:])
+    name = _name(rng, VERBS[verb][0], noun)
+    hint = HINT if rng.random() < 0.8 else ""
+    text = rng.choice(DESCRIPTIONS).format(V=VERBS[verb][0].capitalize(), v=VERBS[verb][0], o=noun)
+    document = {
+        "name": name,
+        "description": text + hint,
+        "parameters": {
+            "type": "object",
+            "properties": {key: _property(kind, rng) for key, kind in items},
+            "required": [key for key, _ in required],
+        },
+    }
+    return Function(group, verb, noun, name, document, required, optional)
+
+
+def ask(rng: Random, function: Function, *, skip_lead: bool = False) -> tuple[str, dict[str, Any]]:
+    """Return a sentence that asks for the function, and the arguments it states."""
+    stated = list(function.required)
+    stated += [item for item in function.optional if rng.random() < 0.5]
+    rng.shuffle(stated)
+    arguments: dict[str, Any] = {}
+    said: list[str] = []
+    for name, kind in stated:
+        value, words = kind.make(rng)
+        arguments[name] = value
+        said.append(rng.choice(kind.mentions).replace("{v}", words))
+    ordered = {key: arguments[key] for key in function.document["parameters"]["properties"] if key in arguments}
+    lead = rng.choice(VERBS[function.verb][1]).format(o=function.noun)
+    body = ""
+    for index, part in enumerate(said):
+        glue = " " if index == 0 else (rng.choice(GLUE) if index < len(said) - 1 else rng.choice((" ", " and ", ", ")))
+        body += glue + part
+    sentence = body.strip() if skip_lead else lead + body
+    if not skip_lead and rng.random() < 0.12:
+        sentence = f"{body.strip().capitalize()}, {lead[0].lower()}{lead[1:]}"
+    end = "?" if lead.startswith(("What", "Can", "Could", "How", "Is")) else "."
+    if rng.random() < 0.1:
+        end = ""
+    return sentence + end, ordered
+
+
+def call_text(name: str, arguments: dict[str, Any]) -> str:
+    """Return one call in the form that the served template and its parser use."""
+    body = json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
+    return f"<tool_call>\n{body}\n</tool_call>"
+
+
+def _others(rng: Random, function: Function, count: int) -> list[Function]:
+    """Distractors: half from the same group, none with the same name or object."""
+    found: list[Function] = []
+    while len(found) < count:
+        other = invent(rng, function.group if rng.random() < 0.5 else None)
+        if other.noun != function.noun and other.name not in {f.name for f in [function, *found]}:
+            found.append(other)
+    return found
+
+
+def _row(functions: list[Function], rng: Random, question: str, answer: str) -> dict[str, Any]:
+    shown = list(functions)
+    rng.shuffle(shown)
+    return {
+        "tools": [{"type": "function", "function": f.document} for f in shown],
+        "messages": [{"role": "user", "content": question}, {"role": "assistant", "content": answer}],
+    }
+
+
+def single(rng: Random, *, distractors: int) -> dict[str, Any]:
+    """One call, of one function or of one among several."""
+    function = invent(rng)
+    question, arguments = ask(rng, function)
+    if rng.random() < 0.12:
+        name = rng.choice(w.FIRST)
+        question = rng.choice((f"Hi, I'm {name}. {question}", f"{question} Thanks!", f"{name} wants to know: {question}", f"Please help. {question}"))
+    return _row([function, *_others(rng, function, distractors)], rng, question, call_text(function.name, arguments))
+
+
+def parallel(rng: Random) -> dict[str, Any]:
+    """Several calls of one function: one parameter varies, or whole sentences follow each other."""
+    function = invent(rng)
+    count = rng.choices((2, 3, 4), (5, 3, 1))[0]
+    if rng.random() < 0.5:
+        asked = [ask(rng, function, skip_lead=i > 0) for i in range(count)]
+        joiner = rng.choice((" Also, ", " and ", " Then, ", "; also "))
+        question = joiner.join(text.rstrip(".?") for text, _ in asked) + rng.choice(".?")
+        calls = [arguments for _, arguments in asked]
+    else:
+        question, base = ask(rng, function)
+        name, kind = rng.choice([item for item in (*function.required, *function.optional) if item[0] in base])
+        made = [kind.make(rng) for _ in range(count)]
+        said = ", ".join(text for _, text in made[:-1]) + " and " + made[-1][1]
+        plain = {k: v for k, v in base.items() if k != name}
+        fixed = dict(function.required)
+        lead = rng.choice(VERBS[function.verb][1]).format(o=function.noun)
+        rest = []
+        for key in list(plain):
+            value, words = {**fixed, **dict(function.optional)}[key].make(rng)
+            plain[key] = value
+            rest.append(rng.choice({**fixed, **dict(function.optional)}[key].mentions).replace("{v}", words))
+        mention = rng.choice(kind.mentions).replace("{v}", said)
+        question = " ".join([lead, mention, *rest]) + rng.choice(("?", ".", " separately.", " for each."))
+        order = list(function.document["parameters"]["properties"])
+        calls = []
+        for value, _ in made:
+            merged = {**plain, name: value}
+            calls.append({key: merged[key] for key in order if key in merged})
+    answer = "\n".join(call_text(function.name, arguments) for arguments in calls)
+    extra = _others(rng, function, rng.choice((1, 2))) if rng.random() < 0.2 else []
+    return _row([function, *extra], rng, question, answer)
+
+
+def parallel_multiple(rng: Random) -> dict[str, Any]:
+    """Several functions, each called once or more, in the order asked."""
+    first = invent(rng)
+    functions = [first, *_others(rng, first, rng.choice((1, 1, 2)))]
+    asked = [(function, *ask(rng, function)) for function in functions]
+    question = rng.choice((" Also, ", " Then ", " And ", " After that, ")).join(text for _, text, _ in asked)
+    answer = "\n".join(call_text(function.name, arguments) for function, _, arguments in asked)
+    extra = _others(rng, first, 1) if rng.random() < 0.4 else []
+    extra = [f for f in extra if f.name not in {g.name for g in functions}]
+    return _row([*functions, *extra], rng, question, answer)
+
+
+def irrelevant(rng: Random) -> dict[str, Any]:
+    """A question that none of the functions shown fits."""
+    wanted = invent(rng)
+    question = rng.choice(w.OFF_TOPIC) if rng.random() < 0.2 else ask(rng, wanted)[0]
+    shown: list[Function] = []
+    count = rng.choices((1, 2, 3), (6, 2, 1))[0]
+    while len(shown) < count:
+        other = invent(rng, wanted.group if rng.random() < 0.25 else None)
+        if other.noun != wanted.noun and other.name not in {f.name for f in shown}:
+            shown.append(other)
+    return _row(shown, rng, question, rng.choice(REFUSALS))
+
+
+def example(rng: Random) -> dict[str, Any]:
+    """One tool-call example of the mixture."""
+    kind = rng.random()
+    if kind < 0.36:
+        return single(rng, distractors=0)
+    if kind < 0.56:
+        return single(rng, distractors=rng.choice((1, 2, 3)))
+    if kind < 0.74:
+        return parallel(rng)
+    if kind < 0.80:
+        return parallel_multiple(rng)
+    return irrelevant(rng)
