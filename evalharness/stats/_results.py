@@ -107,6 +107,7 @@ class Equivalence:
     p_upper: float
     p: float
     p_shift: float
+    method: Literal["studentized", "sparse"]
 
 
 @dataclass(frozen=True, slots=True)
