@@ -1,0 +1,29 @@
+"""Append and read run directories: response lines, cell records, the lock, the digests.
+
+Writing needs a running event loop (`evalharness.store.writer.ResponseWriter`); reading does not.
+"""
+
+from evalharness.store.lines import StoredResponse, decode_line, encode_line
+from evalharness.store.reader import iter_responses, read_responses
+from evalharness.store.rundir import (
+    make_directory,
+    read_json,
+    run_lock,
+    write_atomically,
+    write_json,
+    write_sums,
+)
+
+__all__ = [
+    "StoredResponse",
+    "decode_line",
+    "encode_line",
+    "iter_responses",
+    "make_directory",
+    "read_json",
+    "read_responses",
+    "run_lock",
+    "write_atomically",
+    "write_json",
+    "write_sums",
+]

@@ -1,0 +1,113 @@
+"""The run directory: its lock, its small files written whole, its list of digests."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from evalharness.errors import StoreError
+from evalharness.text import printable
+
+LOCK_NAME = ".lock"
+SUMS_NAME = "SHA256SUMS"
+
+
+def sync_directory(folder: Path) -> None:
+    """Make a new or renamed entry of the folder survive a power cut."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write a file whole or not at all, synced. Raises StoreError."""
+    temporary = path.with_name(f".{path.name}.tmp")
+    try:
+        with temporary.open("wb") as stream:
+            stream.write(data)
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(path)
+        sync_directory(path.parent)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            temporary.unlink(missing_ok=True)
+        raise StoreError(f"{path}: cannot be written: {error.strerror}") from error
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write a value as indented JSON, whole or not at all."""
+    text = json.dumps(value, indent=1, ensure_ascii=True, allow_nan=False)
+    write_atomically(path, (text + "\n").encode("ascii"))
+
+
+def read_json(path: Path) -> Any:
+    """Read one JSON file. Raises StoreError naming file and fault."""
+    try:
+        return json.loads(path.read_bytes())
+    except OSError as error:
+        raise StoreError(f"{path}: {error.strerror}") from error
+    except (ValueError, RecursionError) as error:
+        raise StoreError(f"{path}: not JSON ({printable(str(error))}); restore it") from error
+
+
+def make_directory(path: Path) -> None:
+    """Create a folder and its parents. Raises StoreError."""
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise StoreError(f"{path}: cannot be created: {error.strerror}") from error
+
+
+@contextlib.contextmanager
+def run_lock(run: Path) -> Iterator[None]:
+    """Hold the run for this process; raises StoreError saying who holds it already.
+
+    The kernel drops the lock with the process, however it ends, so none is ever stale.
+    """
+    make_directory(run)
+    path = run / LOCK_NAME
+    try:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise StoreError(
+            f"{run}: cannot be written: {error.strerror}; give a writable --out"
+        ) from error
+    try:
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            holder = printable(os.pread(fd, 400, 0).decode("utf-8", "replace")).strip()
+            raise StoreError(
+                f"{run}: in use by {holder or 'another process'}; "
+                "wait for it, stop it, or give another --out"
+            ) from error
+        started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        who = f"process {os.getpid()} on {socket.gethostname()} since {started}"
+        os.ftruncate(fd, 0)
+        os.pwrite(fd, who.encode(), 0)
+        yield
+    finally:
+        os.close(fd)
+
+
+def write_sums(run: Path) -> None:
+    """Write SHA256SUMS over every file of the run, in name order (`sha256sum -c` reads it)."""
+    lines = []
+    for path in sorted(path for path in run.rglob("*") if path.is_file()):
+        name = path.relative_to(run).as_posix()
+        if name in (SUMS_NAME, LOCK_NAME) or path.name.startswith("."):
+            continue
+        with path.open("rb") as stream:
+            lines.append(f"{hashlib.file_digest(stream, 'sha256').hexdigest()}  {name}\n")
+    write_atomically(run / SUMS_NAME, "".join(lines).encode("utf-8"))
