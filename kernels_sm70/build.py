@@ -63,7 +63,9 @@ def source_digest(operation: str, defines: tuple[str, ...] = ()) -> str:
     """SHA-256 over the operation's sources, their names, the defines and the options."""
     digest = hashlib.sha256(repr((BASE_OPTIONS, defines)).encode())
     for path in source_files(operation):
-        digest.update(path.relative_to(PACKAGE_ROOT).as_posix().encode() + b"\0" + path.read_bytes())
+        digest.update(
+            path.relative_to(PACKAGE_ROOT).as_posix().encode() + b"\0" + path.read_bytes()
+        )
     return digest.hexdigest()
 
 
@@ -73,7 +75,9 @@ def cache_directory() -> Path:
     return Path(named) if named else Path.home() / ".cache" / "kernels_sm70"
 
 
-def build(operation: str, arch: str, *, defines: tuple[str, ...] = (), cache: Path | None = None) -> Artifact:
+def build(
+    operation: str, arch: str, *, defines: tuple[str, ...] = (), cache: Path | None = None
+) -> Artifact:
     """Return the operation's cubin for `arch`, from the cache when the sources are unchanged.
 
     Raises:
@@ -89,11 +93,24 @@ def build(operation: str, arch: str, *, defines: tuple[str, ...] = (), cache: Pa
     if cached is not None:
         return cached
     path = PACKAGE_ROOT / operation / "kernel.cuh"
-    options = (*BASE_OPTIONS, f"--gpu-architecture={arch}", f"--include-path={path.parent}",
-               *(f"--define-macro={name}" for name in defines))
-    cubin, log = compile_cubin(compiler, path.read_text(), name=f"{operation}/kernel.cuh", options=options)
-    stamp = Stamp(operation, arch, defines, f"NVRTC {compiler.version}", wanted,
-                  hashlib.sha256(cubin).hexdigest(), log)
+    options = (
+        *BASE_OPTIONS,
+        f"--gpu-architecture={arch}",
+        f"--include-path={path.parent}",
+        *(f"--define-macro={name}" for name in defines),
+    )
+    cubin, log = compile_cubin(
+        compiler, path.read_text(), name=f"{operation}/kernel.cuh", options=options
+    )
+    stamp = Stamp(
+        operation,
+        arch,
+        defines,
+        f"NVRTC {compiler.version}",
+        wanted,
+        hashlib.sha256(cubin).hexdigest(),
+        log,
+    )
     _write_cache(base, Artifact(stamp, cubin))
     return Artifact(stamp, cubin)
 
@@ -105,15 +122,19 @@ def _read_cache(base: Path, wanted: str) -> Artifact | None:
     fields = json.loads(record.read_text())
     stamp = Stamp(**{**fields, "defines": tuple(fields["defines"])})
     cubin = binary.read_bytes()
-    intact = stamp.source_digest == wanted and hashlib.sha256(cubin).hexdigest() == stamp.cubin_digest
+    intact = (
+        stamp.source_digest == wanted and hashlib.sha256(cubin).hexdigest() == stamp.cubin_digest
+    )
     return Artifact(stamp, cubin) if intact else None
 
 
 def _write_cache(base: Path, artifact: Artifact) -> None:
     base.parent.mkdir(parents=True, exist_ok=True)
     # Renames are atomic: a second process never reads half a file.
-    for suffix, data in ((".cubin", artifact.cubin),
-                         (".json", json.dumps(asdict(artifact.stamp), indent=1).encode())):
+    for suffix, data in (
+        (".cubin", artifact.cubin),
+        (".json", json.dumps(asdict(artifact.stamp), indent=1).encode()),
+    ):
         temporary = base.with_name(f"{base.name}{suffix}.{os.getpid()}")
         temporary.write_bytes(data)
         temporary.replace(base.with_name(base.name + suffix))
@@ -128,8 +149,10 @@ def main(argv: list[str] | None = None) -> int:
     for arch in options.arch or ["sm_70", "sm_90"]:
         for operation in OPERATIONS:
             stamp = build(operation, arch, cache=options.out).stamp
-            print(f"{operation:24s} {arch} {stamp.compiler} source {stamp.source_digest[:12]} "
-                  f"cubin {stamp.cubin_digest[:12]}")
+            print(
+                f"{operation:24s} {arch} {stamp.compiler} source {stamp.source_digest[:12]} "
+                f"cubin {stamp.cubin_digest[:12]}"
+            )
     return 0
 
 

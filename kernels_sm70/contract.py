@@ -64,19 +64,34 @@ def check_tensor(
         ContractError: naming the tensor, the clause, what was expected and what was found.
     """
     if tensor.dtype != dtype:
-        raise refuse(where, what=f"{name} dtype", expected=str(dtype), found=tensor.dtype,
-                     remedy="convert it or use the original route")
+        raise refuse(
+            where,
+            what=f"{name} dtype",
+            expected=str(dtype),
+            found=tensor.dtype,
+            remedy="convert it or use the original route",
+        )
     if tensor.device != device:
-        raise refuse(where, what=f"{name} device", expected=str(device), found=tensor.device,
-                     remedy="move it to the device of the first argument")
+        raise refuse(
+            where,
+            what=f"{name} device",
+            expected=str(device),
+            found=tensor.device,
+            remedy="move it to the device of the first argument",
+        )
     found = tuple(tensor.shape)
     fits = len(found) == len(shape) and all(
         want is None or want == have for want, have in zip(shape, found, strict=True)
     )
     if not fits:
         wanted = "[" + ", ".join("any" if n is None else str(n) for n in shape) + "]"
-        raise refuse(where, what=f"{name} shape", expected=wanted, found=list(found),
-                     remedy="use the original route for this shape")
+        raise refuse(
+            where,
+            what=f"{name} shape",
+            expected=wanted,
+            found=list(found),
+            remedy="use the original route for this shape",
+        )
     check_layout(where, name, tensor, row_alignment_bytes=row_alignment_bytes)
 
 
@@ -84,17 +99,31 @@ def check_layout(where: str, name: str, tensor: Any, *, row_alignment_bytes: int
     """Refuse a non-unit inner stride, a misaligned base or row, or negative/overlapping rows."""
     strides, shape = tensor.stride(), tuple(tensor.shape)
     if shape and shape[-1] > 1 and strides[-1] != 1:
-        raise refuse(where, what=f"{name} inner stride", expected="1", found=strides[-1],
-                     remedy="pass a tensor whose last dimension is contiguous")
+        raise refuse(
+            where,
+            what=f"{name} inner stride",
+            expected="1",
+            found=strides[-1],
+            remedy="pass a tensor whose last dimension is contiguous",
+        )
     size = tensor.element_size()
     if tensor.data_ptr() % row_alignment_bytes:
-        raise refuse(where, what=f"{name} address", expected=f"a multiple of {row_alignment_bytes} B",
-                     found=hex(tensor.data_ptr()), remedy="pass an aligned view")
+        raise refuse(
+            where,
+            what=f"{name} address",
+            expected=f"a multiple of {row_alignment_bytes} B",
+            found=hex(tensor.data_ptr()),
+            remedy="pass an aligned view",
+        )
     for dim in range(len(shape) - 1):
         if shape[dim] > 1 and (strides[dim] * size) % row_alignment_bytes:
-            raise refuse(where, what=f"{name} stride of dimension {dim}",
-                         expected=f"a multiple of {row_alignment_bytes} B", found=f"{strides[dim] * size} B",
-                         remedy="pass rows that keep the alignment")
+            raise refuse(
+                where,
+                what=f"{name} stride of dimension {dim}",
+                expected=f"a multiple of {row_alignment_bytes} B",
+                found=f"{strides[dim] * size} B",
+                remedy="pass rows that keep the alignment",
+            )
 
 
 def row_stride(tensor: Any) -> int:
@@ -106,5 +135,10 @@ def row_stride(tensor: Any) -> int:
 def check_rows(where: str, rows: int, *, low: int, high: int) -> None:
     """Refuse M outside [low, high]."""
     if not low <= rows <= high:
-        raise refuse(where, what="M", expected=f"{low} to {high} rows", found=rows,
-                     remedy="route this width to the original implementation")
+        raise refuse(
+            where,
+            what="M",
+            expected=f"{low} to {high} rows",
+            found=rows,
+            remedy="route this width to the original implementation",
+        )

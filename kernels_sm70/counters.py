@@ -23,12 +23,17 @@ _tables: dict[torch.device, torch.Tensor] = {}
 
 def row(name: str, device: torch.device) -> torch.Tensor:
     """The int64 [66] counter row of a route ("hyper_connection.hit") or of a fallback reason."""
-    key = torch.device(device.type, torch.cuda.current_device()) if (
-        device.type == "cuda" and device.index is None) else device
+    key = (
+        torch.device(device.type, torch.cuda.current_device())
+        if (device.type == "cuda" and device.index is None)
+        else device
+    )
     with _lock:
         index = _names.setdefault(name, len(_names))
         if index >= ROWS:
-            raise RuntimeError(f"route counters: {name!r} is the {index + 1}th name, {ROWS} fit; raise ROWS")
+            raise RuntimeError(
+                f"route counters: {name!r} is the {index + 1}th name, {ROWS} fit; raise ROWS"
+            )
         if key not in _tables:
             _tables[key] = torch.zeros(ROWS, COLUMNS, dtype=torch.int64, device=key)
         return _tables[key][index]
@@ -53,7 +58,9 @@ def snapshot() -> dict[str, dict[str, dict[str, int]]]:
     for device, table in tables.items():
         values = table.cpu().tolist()
         out[str(device)] = {
-            name: {(">64" if m == OVERFLOW else str(m)): n for m, n in enumerate(values[index]) if n}
+            name: {
+                (">64" if m == OVERFLOW else str(m)): n for m, n in enumerate(values[index]) if n
+            }
             for name, index in names.items()
         }
     return out

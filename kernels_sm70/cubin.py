@@ -85,7 +85,9 @@ def _sections(cubin: bytes) -> dict[str, _Section]:
         end = cubin.index(b"\0", names + name_at)
         name = cubin[names + name_at : end].decode()
         no_bits = kind == 8
-        found[name] = _Section(name, kind, info, b"" if no_bits else cubin[start : start + length], length)
+        found[name] = _Section(
+            name, kind, info, b"" if no_bits else cubin[start : start + length], length
+        )
     return found
 
 
@@ -118,9 +120,17 @@ def _attributes(sections: dict[str, _Section]) -> dict[str, dict[int, int]]:
 def _image(
     entry: str, text: _Section, sections: dict[str, _Section], attributes: dict[int, int]
 ) -> KernelImage:
-    words = [struct.unpack_from("<QQ", text.data, at) for at in range(0, len(text.data), INSTRUCTION_BYTES)]
-    count = {name: sum((low & OPCODE_MASK) in codes for low, _ in words) for name, codes in OPCODES.items()}
-    wide = sum((low & OPCODE_MASK) in OPCODES["LDG"] and ((high >> 9) & 7) == 6 for low, high in words)
+    words = [
+        struct.unpack_from("<QQ", text.data, at)
+        for at in range(0, len(text.data), INSTRUCTION_BYTES)
+    ]
+    count = {
+        name: sum((low & OPCODE_MASK) in codes for low, _ in words)
+        for name, codes in OPCODES.items()
+    }
+    wide = sum(
+        (low & OPCODE_MASK) in OPCODES["LDG"] and ((high >> 9) & 7) == 6 for low, high in words
+    )
     shared = sections.get(f".nv.shared.{entry}")
     # Volta keeps the register count in the section header as well; both must agree when both exist.
     registers = attributes.get(_REGCOUNT, text.info >> 24)

@@ -20,9 +20,22 @@ from kernels_sm70.build import cache_directory, source_files
 from kernels_sm70.contract import PACKAGE_ROOT
 
 FORWARD, REVERSE, SHUFFLED = 0, 1, 2
-FLAGS = ("-std=c++17", "-O2", "-fPIC", "-shared", "-ffp-contract=off", "-U_FORTIFY_SOURCE",
-         "-Wall", "-Wno-unknown-pragmas", "-x", "c++")
-STATUS = {1: "a barrier was not reached by all threads", 2: "the block size is not a multiple of 32"}
+FLAGS = (
+    "-std=c++17",
+    "-O2",
+    "-fPIC",
+    "-shared",
+    "-ffp-contract=off",
+    "-U_FORTIFY_SOURCE",
+    "-Wall",
+    "-Wno-unknown-pragmas",
+    "-x",
+    "c++",
+)
+STATUS = {
+    1: "a barrier was not reached by all threads",
+    2: "the block size is not a multiple of 32",
+}
 
 
 class EmulationError(RuntimeError):
@@ -63,8 +76,13 @@ def _compile(compiler: str, text: str, *, flags: tuple[str, ...], target: Path) 
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary = target.with_suffix(f".{os.getpid()}.so")
     # Given through stdin so that a mutated source needs no file; includes resolve by -I.
-    done = subprocess.run([compiler, *flags, "-", "-o", str(temporary)], input=text, text=True,
-                          capture_output=True, check=False)
+    done = subprocess.run(
+        [compiler, *flags, "-", "-o", str(temporary)],
+        input=text,
+        text=True,
+        capture_output=True,
+        check=False,
+    )
     if done.returncode:
         raise EmulationError(f"{target.name}: {compiler} failed:\n{done.stderr}")
     temporary.replace(target)
@@ -78,11 +96,16 @@ def run(lib: ctypes.CDLL, entry: str, args: ctypes.Structure, *, launch: Launch)
     """
     expected = getattr(lib, f"{entry}_args_bytes")()
     if expected != ctypes.sizeof(args):
-        raise EmulationError(f"{entry}: its Args has {expected} bytes, the Python mirror "
-                             f"{type(args).__name__} {ctypes.sizeof(args)}; make the fields agree")
+        raise EmulationError(
+            f"{entry}: its Args has {expected} bytes, the Python mirror "
+            f"{type(args).__name__} {ctypes.sizeof(args)}; make the fields agree"
+        )
     grid = (ctypes.c_uint * 3)(*launch.grid)
     status = getattr(lib, f"{entry}_emulated")(
-        ctypes.byref(args), grid, ctypes.c_uint(launch.dynamic_shared_bytes), ctypes.c_int(launch.order)
+        ctypes.byref(args),
+        grid,
+        ctypes.c_uint(launch.dynamic_shared_bytes),
+        ctypes.c_int(launch.order),
     )
     if status:
         raise EmulationError(f"{entry}: {STATUS.get(status, status)}")

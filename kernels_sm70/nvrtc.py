@@ -85,9 +85,7 @@ def compile_cubin(
     Returns the cubin and the compiler's log. Raises BuildError with the log if it fails.
     """
     lib, program = compiler.handle, ctypes.c_void_p()
-    lib.nvrtcCreateProgram(
-        ctypes.byref(program), source.encode(), name.encode(), 0, None, None
-    )
+    lib.nvrtcCreateProgram(ctypes.byref(program), source.encode(), name.encode(), 0, None, None)
     encoded = [option.encode() for option in options]
     status = lib.nvrtcCompileProgram(
         program, len(encoded), (ctypes.c_char_p * len(encoded))(*encoded)
@@ -95,7 +93,9 @@ def compile_cubin(
     log = _read(lib, program, "ProgramLog").decode().rstrip("\0").strip()
     try:
         if status:
-            raise BuildError(f"{name}: NVRTC {compiler.version} refused it (status {status}):\n{log}")
+            raise BuildError(
+                f"{name}: NVRTC {compiler.version} refused it (status {status}):\n{log}"
+            )
         return _read(lib, program, "CUBIN"), log
     finally:
         lib.nvrtcDestroyProgram(ctypes.byref(program))

@@ -45,7 +45,9 @@ def architecture(device: torch.device) -> str:
     return f"sm_{major}{minor}"
 
 
-def launch(spec: KernelSpec, args: ctypes.Structure, geometry: Geometry, *, device: torch.device) -> None:
+def launch(
+    spec: KernelSpec, args: ctypes.Structure, geometry: Geometry, *, device: torch.device
+) -> None:
     """Enqueue one kernel on the current stream of `device`.
 
     Raises:
@@ -74,7 +76,9 @@ def _attributes(driver: Any, geometry: Geometry, index: int) -> list[Any]:
     attributes = []
     if geometry.dependent:
         attribute = driver.CUlaunchAttribute()
-        attribute.id = driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        attribute.id = (
+            driver.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+        )
         attribute.value.programmaticStreamSerializationAllowed = 1
         attributes.append(attribute)
     if geometry.cluster > 1:
@@ -107,7 +111,9 @@ def _load(spec: KernelSpec, index: int, geometry: Geometry) -> Any:
         if geometry.dynamic_shared_bytes > 48 * 1024:
             wanted = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
             (status,) = driver.cuFuncSetAttribute(function, wanted, geometry.dynamic_shared_bytes)
-            _check(driver, status, f"{spec.entry}: {geometry.dynamic_shared_bytes} B of shared memory")
+            _check(
+                driver, status, f"{spec.entry}: {geometry.dynamic_shared_bytes} B of shared memory"
+            )
         _functions[key] = function
         return function
 

@@ -18,7 +18,9 @@ Outside it the operation raises ContractError; the plugin's route counts a fallb
 from kernels_sm70.contract import KernelSpec
 
 
-def floor_bytes(rows: int, *, with_qkv: bool, qkv: int = 2560, z: int = 1536, half: int = 12) -> int:
+def floor_bytes(
+    rows: int, *, with_qkv: bool, qkv: int = 2560, z: int = 1536, half: int = 12
+) -> int:
     """Bytes the copy must move: every payload read once and written once."""
     return 4 * rows * ((qkv if with_qkv else 0) + z + 2 * half)
 
