@@ -106,6 +106,7 @@ class AaCheck:
     """The A/A launch against the control in one cell, and what follows.
 
     `failed` True: it shows a difference, or its tail exceeds; nobody is admitted there.
+    `incomplete` True: the launch is missing, or its unobserved cases could make it fail.
     """
 
     suite: str
@@ -115,6 +116,7 @@ class AaCheck:
     nll: NllSummary | None
     p: float
     failed: bool
+    incomplete: bool
     reason: str
 
 

@@ -1,0 +1,86 @@
+"""The A/A launch against the control: the server's own noise, and its consequence.
+
+Which of two equal launches is called control is chance, so a difference in either direction
+fails the check: a drifted control flatters every arm as much as a drifted A/A accuses it.
+"""
+
+from __future__ import annotations
+
+from evalharness.stats import sign_test
+from evalharness.verdicts.cell_types import Discordance
+from evalharness.verdicts.gate import gate_p
+from evalharness.verdicts.inputs import OutcomeTable, PlanFacts
+from evalharness.verdicts.paired import Pair, net_signs, pair_of
+from evalharness.verdicts.types import AaCheck
+
+
+def _either_way(pair: Pair) -> float:
+    """Exact one-sided p in the direction that the differences point to."""
+    signs = net_signs(pair.differences("worst"))
+    wins, losses = int((signs > 0).sum()), int((signs < 0).sum())
+    return sign_test(max(wins, losses), min(wins, losses)).p_one_sided
+
+
+def _fails(pair: Pair, *, margin: float | None, alpha: float) -> bool:
+    if pair.control.shape[1] == 0 or _either_way(pair) > alpha:
+        return False
+    if margin is None:
+        return True
+    # a real but small drift is no failure where both directions stay inside the margin
+    there = gate_p(pair.differences("worst"), margin=margin, alpha=alpha).p
+    back = gate_p(
+        Pair(pair.candidate, pair.control).differences("worst"), margin=margin, alpha=alpha
+    ).p
+    return max(there, back) > alpha
+
+
+def _missing(table: OutcomeTable) -> AaCheck:
+    return AaCheck(
+        suite=table.suite,
+        mode=table.mode,
+        concurrency=table.concurrency,
+        table=None,
+        nll=None,
+        p=1.0,
+        failed=False,
+        incomplete=True,
+        reason="the declared A/A launch has no data here",
+    )
+
+
+def check_aa(plan: PlanFacts, table: OutcomeTable) -> AaCheck | None:
+    """Judge the A/A launch of a cell; None where the plan declared none.
+
+    Judged on the cases both launches observed; "incomplete" where the unobserved ones could
+    make it fail, or where the launch is missing.
+    """
+    if plan.aa is None:
+        return None
+    if plan.aa not in table.arms or plan.control not in table.arms:
+        return _missing(table)
+    pair = pair_of(table, control=plan.control, candidate=plan.aa)
+    margin = plan.margin(table.suite, table.mode)
+    seen, hidden = pair.observed(), int(pair.unobserved.sum())
+    counts: Discordance = seen.discordance()
+    failed = counts.n > 0 and _fails(seen, margin=margin, alpha=plan.alpha)
+    worst = hidden > 0 and any(
+        _fails(way.bounded("worst"), margin=margin, alpha=plan.alpha)
+        for way in (pair, Pair(pair.candidate, pair.control))
+    )
+    p = _either_way(seen) if counts.n else 1.0
+    reason = f"{counts.wins + counts.losses} of {counts.n} cases differ between equal launches"
+    if failed:
+        reason = f"two launches of the control differ (p {p:.4f}): {reason}"
+    elif worst:
+        reason += f"; {hidden} unobserved cases could hide a difference"
+    return AaCheck(
+        suite=table.suite,
+        mode=table.mode,
+        concurrency=table.concurrency,
+        table=counts,
+        nll=None,
+        p=p,
+        failed=failed,
+        incomplete=worst and not failed,
+        reason=reason,
+    )

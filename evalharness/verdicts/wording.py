@@ -1,0 +1,61 @@
+"""The sentences of a cell's verdict: what was found, at which margin, and what it would take."""
+
+from __future__ import annotations
+
+from evalharness.verdicts.cell_types import Underlying
+from evalharness.verdicts.measured import Measured
+from evalharness.verdicts.types import AaCheck
+
+
+def points(share: float) -> str:
+    """Return a share of cases as points: 0.05 -> "5 points"."""
+    text = f"{100 * share:.2f}".rstrip("0").rstrip(".")
+    return f"{text} point" if text == "1" else f"{text} points"
+
+
+def need_text(equal: int | None, as_seen: int | None, n: int) -> str:
+    """Return how many cases would be needed, or an empty text."""
+    if equal is None:
+        return ""
+    seen = f"about {as_seen}" if as_seen is not None else "no number"
+    return f"; of {n} cases: about {equal} would do if the arms are equal, {seen} as observed"
+
+
+def cell_reason(
+    m: Measured, verdict: Underlying, *, alpha: float, aa: AaCheck | None, need: str
+) -> str:
+    table = m.pair.discordance()
+    seen = f"{table.wins} wins, {table.losses} losses in {table.n}"
+    if m.margin is None:
+        return f"no margin declared for {m.table.suite}: described, not judged ({seen})"
+    at = f"p {m.worst.p:.4f} at {points(m.margin)}, alpha {alpha:g} ({seen})"
+    if verdict == "harm shown":
+        return f"losses outnumber wins beyond chance, and the margin is not held: {at}"
+    if verdict == "incomplete" and m.worst.p <= alpha and aa is not None:
+        return f"the margin is held ({at}), but the A/A launch is incomplete: {aa.reason}"
+    if verdict == "incomplete":
+        hidden = int(m.pair.unobserved.sum())
+        return f"{hidden} unobserved cases could change the verdict: worst case {at}"
+    if verdict == "undecided" and m.worst.p <= alpha and aa is not None:
+        return f"the margin is held ({at}), but {aa.reason}: nobody is admitted here"
+    if verdict == "undecided":
+        return f"a loss of {points(m.margin)} is not excluded: {at}{need}"
+    return f"a loss of {points(m.margin)} or more is excluded: {at}"
+
+
+def cell_notes(
+    m: Measured, verdict: Underlying, *, alpha: float, aa: AaCheck | None
+) -> tuple[str, ...]:
+    notes: list[str] = []
+    if verdict == "admitted" and m.harm_worst <= alpha:
+        notes.append("admitted, with a real loss inside the margin")
+    if aa is None:
+        notes.append("no A/A launch was declared: the server's own noise is unknown here")
+    elif aa.failed and verdict == "harm shown":
+        notes.append(f"the A/A launch fails here too: {aa.reason}")
+    if m.table.replays > 1:
+        notes.append(
+            f"{m.table.replays} replays of each case, scaled by their design effect; "
+            "they are not further cases"
+        )
+    return tuple(notes)
