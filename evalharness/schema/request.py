@@ -12,8 +12,7 @@ MODES = ("prompt", "response_format")
 TEMPLATES = ("schema/1",)
 
 INSTRUCTION = (
-    "Answer with one JSON value that is valid under the JSON Schema below, and nothing else: "
-    "no code fence, no comment, no explanation."
+    "Write one JSON value that is valid under this JSON Schema. Answer with the JSON alone."
 )
 
 
