@@ -39,7 +39,8 @@ class Deltas:
     def per_case(self, values: FloatCube | BoolCube) -> NDArray[np.float64]:
         """Return the sum over tokens and replays of each case."""
         flat = np.asarray(values, dtype=np.float64).sum(axis=0)
-        return np.bincount(self.case, weights=flat, minlength=len(self.case_ids))
+        summed = np.bincount(self.case, weights=flat, minlength=len(self.case_ids))
+        return summed.astype(np.float64)
 
 
 def observed_cases(table: NllTable, arms: tuple[str, ...]) -> NDArray[np.bool_]:

@@ -19,12 +19,14 @@ from evalharness.stats import clopper_pearson, ratio_equivalence, sign_test
 @dataclass(frozen=True, slots=True)
 class TailTest:
     """Excess of the exceeding share over A/A (fractions of tokens), its one-sided 1 - alpha
-    upper limit, p of "excess >= margin", and the sign test of harm over cases."""
+    upper limit, p of "excess >= margin", and the sign test of harm over cases. `floor` is the
+    smallest upper limit that this many cases and tokens can reach, with none exceeding."""
 
     excess: float
     upper: float
     p: float
     p_harm: float
+    floor: float
 
 
 def tail_test(
@@ -58,4 +60,5 @@ def tail_test(
         upper=max(test.interval.upper, bound),
         p=max(test.p_upper, p_bound),
         p_harm=sign_test(worse, int((surplus < 0).sum())).p_one_sided,
+        floor=clopper_pearson(0, g, 1 - 2 * alpha).upper * g / float(sizes.sum()),
     )

@@ -1,0 +1,259 @@
+"""The NLL verdict of one arm in one mode and concurrency: the mean two-sided, and the tail.
+
+Lower is not better: sharpened logits lower the NLL of greedy text, so a shift either way is a
+change of the model. The mean has no trustworthy interval below 60 cases and is refused there.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from evalharness.stats import ratio_equivalence, sign_test
+from evalharness.verdicts.cell_types import NllCellVerdict, NllSummary, Underlying
+from evalharness.verdicts.inputs import NllMargin, NllTable, PlanFacts
+from evalharness.verdicts.nll_data import (
+    RESAMPLES,
+    Deltas,
+    deltas,
+    exceeding,
+    observed_cases,
+    summarise,
+    sums_and_sizes,
+)
+from evalharness.verdicts.nll_tail import TailTest, tail_test
+from evalharness.verdicts.types import AaCheck
+
+MIN_CASES = 60
+# describes the tail where no margin was declared
+_DEFAULT_TAIL_NATS = 0.5
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MeasuredNll:
+    """An NLL contrast before multiplicity. `refused` says why the mean gives no p."""
+
+    arm: str
+    table: NllTable = field(repr=False)
+    margin: NllMargin | None
+    gate: bool
+    summary: NllSummary | None
+    p_mean: float
+    p_tail: float
+    p_harm: float
+    tail: TailTest | None
+    refused: str
+    unobserved: tuple[str, ...]
+
+
+def _arm_deltas(plan: PlanFacts, table: NllTable, arm: str) -> Deltas:
+    cases = observed_cases(table, (plan.control, arm))
+    return deltas(table, control=plan.control, candidate=arm, cases=cases)
+
+
+def _over(plan: PlanFacts, table: NllTable, arm: str, *, tail_nats: float) -> NDArray[np.float64]:
+    """Exceeding tokens per case of the table, 0 where the case was not observed."""
+    d = _arm_deltas(plan, table, arm)
+    out = np.zeros(len(table.case_ids))
+    out[observed_cases(table, (plan.control, arm))] = exceeding(d, tail_nats)
+    return out
+
+
+def _tail(plan: PlanFacts, table: NllTable, arm: str, margin: NllMargin) -> TailTest | None:
+    if plan.aa is None or plan.aa not in table.arms:
+        return None
+    cases = observed_cases(table, (plan.control, arm))
+    if int(cases.sum()) < 2:
+        return None
+    # an A/A case that was not observed counts no exceedance: the worst for the candidate
+    return tail_test(
+        _over(plan, table, arm, tail_nats=margin.tail_nats)[cases],
+        _over(plan, table, plan.aa, tail_nats=margin.tail_nats)[cases],
+        (table.sizes * table.replays)[cases].astype(np.float64),
+        margin=margin.tail_share,
+        alpha=plan.alpha,
+        n_resamples=RESAMPLES,
+        seed=plan.seed,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Mean:
+    p: float
+    p_shift: float
+    refused: str
+
+
+def _mean(plan: PlanFacts, d: Deltas, margin: NllMargin) -> _Mean:
+    sums, sizes = sums_and_sizes(d, d.usable)
+    if sums.size < MIN_CASES:
+        return _Mean(1.0, 1.0, f"refused: {sums.size} cases, a mean NLL needs {MIN_CASES}")
+    test = ratio_equivalence(
+        sums,
+        sizes,
+        margin=margin.nats_per_token,
+        n_resamples=RESAMPLES,
+        seed=plan.seed,
+        alpha=plan.alpha,
+    )
+    return _Mean(test.p, test.p_shift, "")
+
+
+def _bounded_harm(d: Deltas, hidden: int) -> float:
+    """Exact sign test of a shift over cases, each unobserved case counted against it."""
+    sums = d.per_case(np.nan_to_num(d.values, nan=0.0))
+    up, down = int((sums > 0).sum()), int((sums < 0).sum())
+    more, fewer = max(up, down), min(up, down) + hidden
+    return min(1.0, 2 * sign_test(more, fewer).p_one_sided)
+
+
+def measure_nll(plan: PlanFacts, table: NllTable, arm: str) -> MeasuredNll:
+    """Compute the p-values of `arm` against the control; harm is two tests, so doubled."""
+    margin = plan.nll_margin(table.mode)
+    d = _arm_deltas(plan, table, arm)
+    seen = observed_cases(table, (plan.control, arm))
+    hidden = tuple(
+        case for i, case in enumerate(table.case_ids) if not seen[i] and table.sizes[i] > 0
+    )
+    tail_nats = margin.tail_nats if margin is not None else _DEFAULT_TAIL_NATS
+    mean = _Mean(1.0, 1.0, "") if margin is None else _mean(plan, d, margin)
+    tail = None if margin is None else _tail(plan, table, arm, margin)
+    shift = _bounded_harm(d, len(hidden)) if hidden else mean.p_shift
+    harms = [shift if mean.p > plan.alpha and margin is not None else 1.0]
+    if tail is not None and tail.p > plan.alpha and not hidden:
+        harms.append(tail.p_harm)
+    return MeasuredNll(
+        arm=arm,
+        table=table,
+        margin=margin,
+        gate=margin is not None and table.concurrency in plan.gate_concurrency,
+        summary=summarise(d, tail_nats=tail_nats, alpha=plan.alpha, seed=plan.seed),
+        p_mean=mean.p,
+        p_tail=tail.p if tail is not None else 1.0,
+        p_harm=min(1.0, 2 * min(harms)),
+        tail=tail,
+        refused=mean.refused,
+        unobserved=hidden,
+    )
+
+
+def check_nll_aa(plan: PlanFacts, table: NllTable) -> AaCheck | None:
+    """Judge the A/A launch's own deltas; None where the plan declared none.
+
+    It fails where its tail share exceeds the declared one, or its mean is shown to differ
+    from zero without being equivalent to it.
+    """
+    if plan.aa is None:
+        return None
+    margin = plan.nll_margin(table.mode)
+    summary, p, failed = None, 1.0, False
+    incomplete, reason = True, "the declared A/A launch has no data here"
+    if plan.aa in table.arms and plan.control in table.arms:
+        d = _arm_deltas(plan, table, plan.aa)
+        tail_nats = margin.tail_nats if margin is not None else _DEFAULT_TAIL_NATS
+        summary = summarise(d, tail_nats=tail_nats, alpha=plan.alpha, seed=plan.seed)
+        incomplete = summary is None
+    if summary is not None:
+        reason = f"A/A mean {summary.estimate:+.6f} nats/token, tail share {summary.tail_share:.5f}"
+    if summary is not None and margin is not None:
+        mean = _mean(plan, d, margin)
+        p = mean.p_shift
+        drifted = mean.p > plan.alpha and mean.p_shift <= plan.alpha
+        failed = drifted or summary.tail_share > margin.tail_share
+        if failed:
+            reason = f"two launches of the control differ: {reason}"
+    return AaCheck(
+        suite="nll",
+        mode=table.mode,
+        concurrency=table.concurrency,
+        table=None,
+        nll=summary,
+        p=p,
+        failed=failed,
+        incomplete=incomplete,
+        reason=reason,
+    )
+
+
+def _verdict(m: MeasuredNll, *, harm: float, alpha: float, aa: AaCheck | None) -> Underlying:
+    if max(m.p_mean, m.p_tail) > alpha and harm <= alpha:
+        return "harm shown"
+    if m.unobserved or m.summary is None or (aa is not None and aa.incomplete):
+        return "incomplete"
+    if max(m.p_mean, m.p_tail) <= alpha and not (aa is not None and aa.failed):
+        return "admitted"
+    return "undecided"
+
+
+def _reason(m: MeasuredNll, verdict: Underlying, *, alpha: float, aa: AaCheck | None) -> str:
+    if m.margin is None:
+        return f"no margin declared for nll.{m.table.mode}: described, not judged"
+    mean = f"mean {m.summary.estimate:+.6f} nats/token" if m.summary is not None else "no mean"
+    at = (
+        f"{mean}, p {m.p_mean:.4f} at {m.margin.nats_per_token:g} nats; tail share excess "
+        f"p {m.p_tail:.4f} at {m.margin.tail_share:g}; alpha {alpha:g}"
+    )
+    if verdict == "harm shown":
+        return f"the token probabilities have changed: {at}"
+    if verdict == "incomplete":
+        if m.unobserved:
+            return f"{len(m.unobserved)} unobserved cases have no bound: {at}"
+        return "the A/A launch is incomplete" if m.summary is not None else "no usable cases"
+    if m.refused:
+        return m.refused
+    if verdict == "undecided" and aa is None:
+        return f"the tail cannot be judged without an A/A launch: {at}"
+    if verdict == "undecided" and aa is not None and aa.failed:
+        return f"{aa.reason}: nobody is admitted here"
+    if verdict == "undecided" and m.tail is not None and m.tail.floor > m.margin.tail_share:
+        return (
+            f"with no token exceeding at all, this many cases bound the tail share only to "
+            f"{m.tail.floor:.4g}: {at}"
+        )
+    if verdict == "undecided":
+        return f"equivalence is not shown: {at}"
+    return f"equivalent within the margins: {at}"
+
+
+def _notes(m: MeasuredNll) -> tuple[str, ...]:
+    notes: list[str] = []
+    if m.summary is not None and m.summary.nulls:
+        notes.append(f"{m.summary.nulls} null or clamped values, counted and not summed")
+    if m.summary is not None and m.summary.se == 0 and m.summary.estimate == 0:
+        notes.append("every token delta is exactly zero")
+    if m.table.replays > 1:
+        notes.append(f"{m.table.replays} replays stay inside their cases; cases are the clusters")
+    return tuple(notes)
+
+
+def judge_nll(
+    plan: PlanFacts, m: MeasuredNll, *, harm: float, aa: AaCheck | None
+) -> NllCellVerdict:
+    """Turn a measured NLL contrast into its verdict, given the adjusted p-value of harm."""
+    verdict = _verdict(m, harm=harm, alpha=plan.alpha, aa=aa)
+    return NllCellVerdict(
+        arm=m.arm,
+        mode=m.table.mode,
+        concurrency=m.table.concurrency,
+        gate=m.gate,
+        verdict=verdict,
+        underlying=verdict,
+        reason=_reason(m, verdict, alpha=plan.alpha, aa=aa),
+        notes=_notes(m),
+        margin=m.margin,
+        alpha=plan.alpha,
+        replays=m.table.replays,
+        summary=m.summary,
+        aa=aa.nll if aa is not None else None,
+        aa_failed=aa is not None and aa.failed,
+        unobserved_ids=m.unobserved,
+        p_mean=m.p_mean,
+        p_tail=m.p_tail,
+        p=max(m.p_mean, m.p_tail),
+        p_harm=m.p_harm,
+        p_harm_adjusted=harm,
+        tail_excess=m.tail.excess if m.tail is not None else None,
+        tail_upper=m.tail.upper if m.tail is not None else None,
+    )
