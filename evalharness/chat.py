@@ -7,13 +7,14 @@ Source: the OpenAI chat completions format as vLLM 0.32 serves it, plain and str
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from evalharness.errors import ManifestError
+from evalharness.sse import DONE, events
 from evalharness.types import Case, Request, RequestContext, Response, Score, canonical_json
 
 ENDPOINT = "/v1/chat/completions"
@@ -213,17 +214,10 @@ def _finish(value: Any) -> str | None:
     return value if isinstance(value, str) else None
 
 
-def _events(body: str) -> Iterator[str]:
-    """Yield the data of each server-sent event (one `data:` line each, as vLLM sends them)."""
-    for line in body.split("\n"):
-        if line.startswith("data:"):
-            yield line[5:].strip()
-
-
 def _read_stream(body: str, tokens: int | None) -> Reply | Unobserved:
     stream = _Stream(tokens)
-    for data in _events(body):
-        if data == "[DONE]":
+    for data in events(body):
+        if data == DONE:
             break
         event = _loads(data)
         if not isinstance(event, dict):

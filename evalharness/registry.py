@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evalharness import bfcl, gsm8k, schema
+from evalharness import bfcl, gsm8k, nll, schema
 from evalharness.errors import ManifestError
 from evalharness.suite import Suite
 
@@ -10,6 +10,7 @@ SUITES: tuple[Suite, ...] = (
     bfcl.SUITE,
     schema.SUITE,
     gsm8k.SUITE,
+    nll.SUITE,
 )
 
 

@@ -25,7 +25,9 @@ from evalharness.chat import Reply, make_score, read_reply
 from evalharness.errors import ScoreError
 from evalharness.types import Case, Response, Score
 
+OFFICIAL, CORRECTED = "official/1", "corrected/1"
 EXCLUDED = "excluded:unpassable_gold"
+UNPARSED = "malformed_call:unparsed_markup"
 # Openings of the call markup of vLLM's tool parsers: left in the text, it is a call that the
 # server could not parse.
 _MARKUP = ("<tool_call>", "<function=", "[TOOL_CALLS]", "<|tool_call", "<|python_tag|>")
@@ -77,7 +79,7 @@ def corrected(item: Item, seen: Seen) -> str:
         if calls.fault:
             return calls.fault
         if not calls.calls and any(mark in seen.content for mark in _MARKUP):
-            return "malformed_call:unparsed_markup"
+            return UNPARSED
         return _relevance(item.category, called=bool(calls.calls))
     if calls.fault:
         return calls.fault
@@ -91,9 +93,31 @@ def corrected(item: Item, seen: Seen) -> str:
 
 
 _RULES: Mapping[str, Callable[[Item, Seen], str]] = {
-    "official/1": official,
-    "corrected/1": corrected,
+    OFFICIAL: official,
+    CORRECTED: corrected,
 }
+
+
+# Why the corrected reading differs; the numbers are those of docs/scoring-rules.md.
+RULES = {
+    "C1": "C1: parallel calls are matched perfectly, not first fit",
+    "C2": "C2: a malformed call on an irrelevance case is a call",
+    "C3": "C3: call markup that the server could not parse is a call",
+    "C4": "C4: nothing can satisfy this gold: left out of the denominator",
+}
+
+
+def divergence(item: Item, seen: Seen, corrected_tag: str) -> dict[str, Any]:
+    """Return what a corrected row keeps where the two readings differ: official tag and rule."""
+    tag = official(item, seen)
+    if corrected_tag == EXCLUDED:
+        return {"official": tag, "rule": RULES["C4"], "excluded": True}
+    if (tag == VALID) == (corrected_tag == VALID):
+        return {}
+    if corrected_tag == VALID:
+        return {"official": tag, "rule": RULES["C1"]}
+    markup = corrected_tag == UNPARSED
+    return {"official": tag, "rule": RULES["C3" if markup else "C2"]}
 
 
 def _relevance(category: str, *, called: bool) -> str:
@@ -120,9 +144,9 @@ def _scorer(name: str) -> Callable[[Case, Response], Score]:
         item, names = _case_item(case.prompt, case.expected)
         reply = read_reply(response)
         detail: dict[str, Any] = {"category": item.category}
-        if name == "corrected/1" and item.unpassable:
-            detail["excluded"] = True
         if not isinstance(reply, Reply):
+            if name == CORRECTED and item.unpassable:
+                detail["excluded"] = True
             return make_score(response, reply, correct=False, reason="", scorer=name, detail=detail)
         # A name that was not offered becomes None: it equals no document's name.
         raw = [
@@ -130,7 +154,10 @@ def _scorer(name: str) -> Callable[[Case, Response], Score]:
             for call in reply.calls
         ]
         detail["calls"] = len(raw)
-        tag = rule(item, Seen(decode_calls(raw), reply.content, reply.finish_reason))
+        seen = Seen(decode_calls(raw), reply.content, reply.finish_reason)
+        tag = rule(item, seen)
+        if name == CORRECTED:
+            detail |= divergence(item, seen, tag)
         return make_score(
             response, reply, correct=tag == VALID, reason=tag, scorer=name, detail=detail
         )

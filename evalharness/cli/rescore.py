@@ -1,0 +1,108 @@
+"""`evalharness rescore RUN`: score stored responses again, offline, and show what changed."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from evalharness.manifest import Entry
+    from evalharness.scoring import ScoringSummary
+
+EXAMPLE = (
+    "examples:\n"
+    "  evalharness rescore runs/demo                      every scorer version\n"
+    "  evalharness rescore runs/demo --scorer corrected   and the verdicts it changes, by rule"
+)
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the subcommand's parser."""
+    parser = subparsers.add_parser(
+        "rescore",
+        help="score a run's stored responses again, offline",
+        description="Score stored responses without a server or network. Scores of another "
+        "version go beside the old ones, never over them; each verdict that differs from the "
+        "declared scorer's is printed, with the rule. Repeated, it gives the same bytes: a stored "
+        "score file that a scorer no longer reproduces is named, kept, and makes the exit code "
+        "12, as does a damaged response line.",
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("run", type=Path, metavar="RUN", help="run directory")
+    parser.add_argument(
+        "--scorer",
+        action="append",
+        default=[],
+        metavar="[SUITE=]NAME",
+        help="scorer, such as corrected or bfcl=corrected/1; repeatable (default: all)",
+    )
+
+
+def run(args: argparse.Namespace) -> int:
+    """Score the run again. Raises HarnessError (exit 2) where it cannot be read."""
+    from evalharness.errors import EXIT_INCOMPLETE, EXIT_OK
+    from evalharness.manifest import frozen_manifest
+    from evalharness.scoring import score_with
+    from evalharness.text import printable
+
+    entries = frozen_manifest(args.run).entries
+    wanted = _wanted(entries, args.scorer)
+    summary = score_with(
+        args.run,
+        wanted,
+        on_change=lambda change: _print(printable(str(change))),
+    )
+    for fault in summary.faults:
+        sys.stderr.write(f"{printable(fault)}\n")
+    for place in summary.differing:
+        sys.stderr.write(
+            f"{place}: stored scores differ from what this version gives now; the stored file is "
+            "kept; scores of a changed scorer need a new version number\n"
+        )
+    _print(_summary(summary))
+    return EXIT_INCOMPLETE if summary.faults or summary.differing else EXIT_OK
+
+
+def _wanted(entries: Mapping[str, Entry], asked: list[str]) -> dict[str, list[str]]:
+    """Return entry name -> scorer versions; a bare name goes to every suite that has it."""
+    from evalharness.errors import ScoreError
+    from evalharness.registry import suite_named
+    from evalharness.vectors import pick_scorer
+
+    suites = {name: suite_named(entry.suite) for name, entry in entries.items()}
+    if not asked:
+        return {name: [*suite.scorers, *suite.token_scorers] for name, suite in suites.items()}
+    wanted: dict[str, list[str]] = {}
+    for item in asked:
+        target, mark, name = item.rpartition("=")
+        if mark and target not in suites:
+            raise ScoreError(f"--scorer {item}: the run has {', '.join(suites)}")
+        found = False
+        for entry, suite in suites.items():
+            if mark and entry != target:
+                continue
+            versions = [*suite.scorers, *suite.token_scorers]
+            if mark or any(name in (one, one.partition("/")[0]) for one in versions):
+                wanted.setdefault(entry, []).append(pick_scorer(suite, name))
+                found = True
+        if not found:
+            raise ScoreError(f"--scorer {item}: no suite of the run has it; see `manifest show`")
+    return wanted
+
+
+def _summary(summary: ScoringSummary) -> str:
+    return (
+        f"{summary.cells} cells, {summary.rows} responses: {len(summary.written)} score files "
+        f"written, {len(summary.unchanged)} byte-identical, {len(summary.differing)} differing; "
+        f"{summary.changes} verdicts differ from the declared scorer's; "
+        f"{len(summary.faults)} response lines could not be scored"
+    )
+
+
+def _print(line: str) -> None:
+    sys.stdout.write(line + "\n")

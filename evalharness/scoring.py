@@ -1,0 +1,193 @@
+"""Stored responses become scores, offline: no server, no network, no HTTP library.
+
+Scores go to RUN/scores/<entry>.<scorer>-<version>/<arm>/<launch>/<cell>.jsonl, beside those of
+other versions and never over them. The same responses always give the same bytes.
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+from evalharness.errors import ScoreError
+from evalharness.manifest import Entry, frozen_cases, frozen_manifest
+from evalharness.registry import suite_named
+from evalharness.scoring_cell import CellJob, CellResult, Change, cell_fault, score_cell
+from evalharness.types import Case
+
+# Below this many bytes of responses, starting worker processes costs more than it saves.
+PARALLEL_BYTES = 48_000_000
+MAX_WORKERS = 8
+
+
+@dataclass(slots=True)
+class ScoringSummary:
+    """What scoring a run did; the lists name files (`differing`: with the first line)."""
+
+    cells: int = 0
+    rows: int = 0
+    changes: int = 0
+    written: list[Path] = field(default_factory=list)
+    unchanged: list[Path] = field(default_factory=list)
+    differing: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+
+    def add(self, result: CellResult) -> None:
+        """Count one cell in."""
+        self.cells += 1
+        self.rows += result.rows
+        self.changes += result.changes
+        self.written += result.written
+        self.unchanged += result.unchanged
+        self.differing += result.differing
+        self.faults += result.faults
+
+
+def score_run(
+    run_dir: Path,
+    *,
+    scorers: Mapping[str, str] | None = None,
+    on_change: Callable[[Change], None] | None = None,
+    recheck: bool = False,
+) -> ScoringSummary:
+    """Score the complete cells of a run that have no scores yet.
+
+    scorers: entry name -> scorer version; entries not named use the declared one (the plan's,
+        else the manifest's).
+    on_change: gets each verdict that differs from the declared scorer's.
+    recheck: score the scored cells again too, and compare with what lies there.
+    Raises ManifestError, StoreError or ScoreError where the run cannot be read at all.
+    """
+    manifest = frozen_manifest(run_dir)
+    declared = declared_scorers(run_dir, manifest.entries)
+    wanted = {name: (version,) for name, version in {**declared, **(scorers or {})}.items()}
+    return score_with(run_dir, wanted, on_change=on_change, recheck=recheck)
+
+
+def score_with(
+    run_dir: Path,
+    wanted: Mapping[str, Iterable[str]],
+    *,
+    on_change: Callable[[Change], None] | None = None,
+    recheck: bool = True,
+) -> ScoringSummary:
+    """Score a run with several versions per entry; see `score_run`.
+
+    The declared version is always among them where verdicts are compared.
+    """
+    manifest = frozen_manifest(run_dir)
+    declared = declared_scorers(run_dir, manifest.entries)
+    for name, versions in wanted.items():
+        _require_known(manifest.entries, name, versions)
+    jobs = [
+        job
+        for job in _jobs(run_dir, manifest.entries, wanted=wanted, declared=declared)
+        if recheck or not all(path.exists() for path in job.outputs.values())
+    ]
+    summary = ScoringSummary()
+    notify = on_change or _ignore
+    for result in _run_jobs(run_dir, jobs, notify):
+        summary.add(result)
+    return summary
+
+
+def declared_scorers(run_dir: Path, entries: Mapping[str, Entry]) -> dict[str, str]:
+    """Return the declared scorer version of each entry: the plan's, else the manifest's.
+
+    Raises ScoreError where plan.json is there and cannot be read.
+    """
+    path = run_dir / "plan.json"
+    chosen: Mapping[str, str] = {}
+    if path.exists():
+        try:
+            chosen = json.loads(path.read_text(encoding="utf-8"))["scorers"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise ScoreError(f"{path}: not a plan ({error}); restore the file") from error
+    return {name: chosen.get(name, entry.scorer) for name, entry in entries.items()}
+
+
+def score_file(run_dir: Path, responses: Path, *, entry: str, scorer: str) -> Path:
+    """Return where the scores of a response file go."""
+    relative = responses.relative_to(run_dir / "responses")
+    return run_dir / "scores" / f"{entry}.{scorer.replace('/', '-')}" / relative
+
+
+def _require_known(entries: Mapping[str, Entry], name: str, versions: Iterable[str]) -> None:
+    if name not in entries:
+        raise ScoreError(f"suite {name!r} is not in this run; it has {', '.join(entries)}")
+    suite = suite_named(entries[name].suite)
+    known = [*suite.scorers, *suite.token_scorers]
+    for version in versions:
+        if version not in known:
+            raise ScoreError(f"{name}: unknown scorer {version!r}; expected {', '.join(known)}")
+
+
+def _jobs(
+    run_dir: Path,
+    entries: Mapping[str, Entry],
+    *,
+    wanted: Mapping[str, Iterable[str]],
+    declared: Mapping[str, str],
+) -> Iterator[CellJob]:
+    for record_path in sorted((run_dir / "responses").glob("*/*/*.cell.json")):
+        try:
+            record = json.loads(record_path.read_bytes())
+            state, name = record["state"], record["suite"]
+            concurrency = record["concurrency"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise cell_fault(record_path, error) from error
+        if state != "complete" or name not in wanted or name not in entries:
+            continue
+        responses = record_path.with_name(record_path.name.removesuffix(".cell.json") + ".jsonl")
+        base = declared[name]
+        versions = dict.fromkeys([base, *wanted[name]])  # the baseline first: others compare
+        yield CellJob(
+            responses=responses,
+            entry=name,
+            suite=entries[name].suite,
+            concurrency=concurrency,
+            baseline=base,
+            outputs={
+                version: score_file(run_dir, responses, entry=name, scorer=version)
+                for version in versions
+            },
+        )
+
+
+def _run_jobs(
+    run_dir: Path, jobs: list[CellJob], notify: Callable[[Change], None]
+) -> Iterator[CellResult]:
+    """Yield the results in the order of the jobs, from several processes where it pays."""
+    size = sum(job.responses.stat().st_size for job in jobs if job.responses.exists())
+    workers = min(MAX_WORKERS, len(os.sched_getaffinity(0)), len(jobs))
+    if workers < 2 or size < PARALLEL_BYTES:
+        for job in jobs:
+            yield score_cell(job, _cases(run_dir, job.entry), notify)
+        return
+    context = multiprocessing.get_context("spawn")  # the caller may have threads
+    with ProcessPoolExecutor(workers, mp_context=context) as pool:
+        for result, changes in pool.map(_in_worker, [(run_dir, job) for job in jobs]):
+            for change in changes:
+                notify(change)
+            yield result
+
+
+def _in_worker(task: tuple[Path, CellJob]) -> tuple[CellResult, list[Change]]:
+    run_dir, job = task
+    changes: list[Change] = []
+    return score_cell(job, _cases(run_dir, job.entry), changes.append), changes
+
+
+@lru_cache(maxsize=16)
+def _cases(run_dir: Path, entry: str) -> Mapping[str, Case]:
+    return frozen_cases(run_dir, frozen_manifest(run_dir).entries[entry])
+
+
+def _ignore(_change: Change) -> None:
+    return None

@@ -1,0 +1,258 @@
+"""Score the stored responses of one cell with one or more scorers, in one streaming pass.
+
+A line that cannot be read is reported with file and line, and stops nothing else. A score file
+that is already there is compared, never overwritten.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+from evalharness.errors import StoreError
+from evalharness.registry import suite_named
+from evalharness.store.lines import StoredResponse, decode_line
+from evalharness.suite import Suite
+from evalharness.types import Case, NllRow, Score, canonical_json
+
+EXCLUDED_PREFIX = "excluded:"
+STATUSES = frozenset({"ok", "http_error", "transport_error", "timeout"})
+_quote = json.JSONEncoder(ensure_ascii=True).encode
+
+
+@dataclass(frozen=True, slots=True)
+class CellJob:
+    """One response file to score. `outputs` maps scorer version -> score file."""
+
+    responses: Path
+    entry: str
+    suite: str
+    concurrency: int
+    baseline: str
+    outputs: Mapping[str, Path]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One verdict on which a scorer differs from the declared one."""
+
+    place: str
+    case_id: str
+    before: str
+    after: str
+    rule: str
+
+    def __str__(self) -> str:
+        why = f"  [{self.rule}]" if self.rule else ""
+        return f"{self.place} {self.case_id}: {self.before} -> {self.after}{why}"
+
+
+@dataclass(slots=True)
+class CellResult:
+    """What became of one cell: rows scored, files written, kept and differing, and faults."""
+
+    rows: int = 0
+    written: list[Path] = field(default_factory=list)
+    unchanged: list[Path] = field(default_factory=list)
+    differing: list[str] = field(default_factory=list)
+    faults: list[str] = field(default_factory=list)
+    changes: int = 0
+
+
+OnChange = Callable[[Change], None]
+
+
+def score_cell(job: CellJob, cases: Mapping[str, Case], on_change: OnChange) -> CellResult:
+    """Score one cell. `on_change` gets each verdict that differs from the baseline scorer's."""
+    suite, result = suite_named(job.suite), CellResult()
+    with contextlib.ExitStack() as stack:
+        outputs = {
+            scorer: stack.enter_context(_Output(path, result))
+            for scorer, path in job.outputs.items()
+        }
+        stored = _responses(job.responses, cases, result.faults)
+        if suite.kind == "nll":
+            _score_tokens(suite, job, cases, stored=list(stored), outputs=outputs, result=result)
+        else:
+            _score_verdicts(
+                suite, job, cases, stored=stored, outputs=outputs, result=result, on=on_change
+            )
+    return result
+
+
+def _score_verdicts(
+    suite: Suite,
+    job: CellJob,
+    cases: Mapping[str, Case],
+    *,
+    stored: Iterator[StoredResponse],
+    outputs: Mapping[str, _Output],
+    result: CellResult,
+    on: OnChange,
+) -> None:
+    scorers = [(name, suite.scorers[name], output) for name, output in outputs.items()]
+    place = "/".join(job.responses.with_suffix("").parts[-3:])
+    for item in stored:
+        case = cases[item.response.case_id]
+        base: Score | None = None
+        for name, scorer, output in scorers:
+            score = scorer(case, item.response)
+            output.write(score_line(score, item.check))
+            if name == job.baseline:
+                base = score
+            elif base is not None and _differs(base, score):
+                result.changes += 1
+                on(_change(place, base, score))
+        result.rows += 1
+
+
+def _score_tokens(
+    suite: Suite,
+    job: CellJob,
+    cases: Mapping[str, Case],
+    *,
+    stored: Sequence[StoredResponse],
+    outputs: Mapping[str, _Output],
+    result: CellResult,
+) -> None:
+    """Token rows need their whole cell: which tokens overlapped is told by all of them."""
+    responses = [item.response for item in stored]
+    for name, output in outputs.items():
+        scorer = suite.token_scorers[name]
+        rows = [scorer(cases[response.case_id], response) for response in responses]
+        if suite.annotate_cell is not None:
+            rows = suite.annotate_cell(rows, responses, concurrency=job.concurrency)
+        for row, item in zip(rows, stored, strict=True):
+            output.write(nll_line(row, item.check))
+    result.rows += len(responses)
+
+
+def score_line(score: Score, check: str) -> bytes:
+    """Return one line of a score file; `detail` is canonical JSON and goes in as it is."""
+    return (
+        f'{{"case_id":{_quote(score.case_id)},"replicate":{score.replicate},'
+        f'"outcome":"{score.outcome}","reason":{_quote(score.reason)},'
+        f'"scorer":"{score.scorer}","detail":{score.detail},"response_digest":"{check}"}}\n'
+    ).encode("ascii")
+
+
+def nll_line(row: NllRow, check: str) -> bytes:
+    """Return one line of an NLL score file."""
+    value = {
+        "case_id": row.case_id,
+        "replicate": row.replicate,
+        "mode": row.mode,
+        "outcome": row.outcome,
+        "reason": row.reason,
+        "scorer": row.scorer,
+        "token_ids": row.token_ids,
+        "logprobs": row.logprobs,
+        "in_flight": row.in_flight,
+        "pure": row.pure,
+        "top_logprobs": json.loads(row.top_logprobs),
+        "clamped": sum(value is None for value in row.logprobs),
+        "response_digest": check,
+    }
+    return (canonical_json(value) + "\n").encode("ascii")
+
+
+def _differs(before: Score, after: Score) -> bool:
+    return before.outcome != after.outcome or after.reason.startswith(EXCLUDED_PREFIX)
+
+
+def _change(place: str, before: Score, after: Score) -> Change:
+    return Change(
+        place=place,
+        case_id=before.case_id,
+        before=f"{before.scorer} {before.outcome} ({before.reason})",
+        after=f"{after.scorer} {after.outcome} ({after.reason})",
+        rule=json.loads(after.detail).get("rule", ""),
+    )
+
+
+def _responses(
+    path: Path, cases: Mapping[str, Case], faults: list[str]
+) -> Iterator[StoredResponse]:
+    """Yield the sound lines of known cases, each once; the others become faults."""
+    seen: set[tuple[str, int]] = set()
+    with path.open("rb") as stream:
+        for number, line in enumerate(stream, start=1):
+            try:
+                stored = decode_line(line.removesuffix(b"\n"))
+                key = _key(stored, cases)
+                if key in seen:
+                    raise ValueError(f"case {key[0]!r} stands twice")
+            except ValueError as error:
+                faults.append(f"{path} line {number}: {error}; not scored")
+                continue
+            seen.add(key)
+            yield stored
+
+
+def _key(stored: StoredResponse, cases: Mapping[str, Case]) -> tuple[str, int]:
+    """Return (case id, replicate). Raises ValueError on fields that no scorer can read."""
+    response = stored.response
+    for name, kind in (("case_id", str), ("replicate", int), ("body", str), ("request_body", str)):
+        value = getattr(response, name)
+        if not isinstance(value, kind):
+            raise ValueError(f"field {name}: expected {kind.__name__}, found {value!r:.60}")
+    if response.status not in STATUSES:
+        raise ValueError(f"field status: expected one of {sorted(STATUSES)}, found another")
+    if response.case_id not in cases:
+        raise ValueError(f"case {response.case_id!r} is not in the run's manifest")
+    return response.case_id, response.replicate
+
+
+class _Output:
+    """A score file being written: kept if it is new, compared if it was there before."""
+
+    def __init__(self, path: Path, result: CellResult) -> None:
+        self._path = path
+        self._partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+        self._result = result
+        self._file: BinaryIO
+
+    def __enter__(self) -> _Output:
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._file = self._partial.open("wb")
+        self.write = self._file.write
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_rest: object) -> None:
+        self._file.close()
+        if kind is not None:
+            self._partial.unlink()
+            return
+        if not self._path.exists():
+            self._partial.replace(self._path)
+            self._result.written.append(self._path)
+            return
+        difference = _first_difference(self._path, self._partial)
+        self._partial.unlink()
+        if difference is None:
+            self._result.unchanged.append(self._path)
+        else:
+            self._result.differing.append(f"{self._path} line {difference}")
+
+
+def _first_difference(old: Path, new: Path) -> int | None:
+    """Return the number of the first line that differs, None if the files are equal."""
+    with old.open("rb") as before, new.open("rb") as after:
+        number = 0
+        while True:
+            number += 1
+            left, right = before.readline(), after.readline()
+            if left != right:
+                return number
+            if not left:
+                return None
+
+
+def cell_fault(path: Path, error: Exception) -> StoreError:
+    """Return the error of a cell record that cannot be read."""
+    return StoreError(f"{path}: not a cell record ({error}); run the factorial command again")

@@ -1,0 +1,116 @@
+"""`evalharness score`: a file of vector rows becomes a file of verdict rows, in the same order."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evalharness.errors import ScoreError
+from evalharness.registry import SUITES
+from evalharness.strict_json import parse_int_any
+from evalharness.suite import Suite, VectorScorer
+
+
+@dataclass(slots=True)
+class VectorSummary:
+    """Rows by outcome; `faults` counts the rows that could not be judged."""
+
+    rows: int = 0
+    correct: int = 0
+    wrong: int = 0
+    unobserved: int = 0
+    faults: int = 0
+
+
+def vector_suite(name: str, scorer: str | None) -> tuple[Suite, str]:
+    """Return the suite and scorer version meant; `official` means the newest `official/N`.
+
+    Raises ScoreError naming what there is.
+    """
+    suite = next((suite for suite in SUITES if suite.name == name), None)
+    if suite is None or suite.score_vector is None:
+        known = ", ".join(suite.name for suite in SUITES if suite.score_vector)
+        raise ScoreError(f"unknown suite {name!r}; `evalharness score` knows {known}")
+    return suite, pick_scorer(suite, scorer)
+
+
+def pick_scorer(suite: Suite, scorer: str | None) -> str:
+    """Return a suite's scorer version by its full or bare name; the default for None."""
+    if scorer is None:
+        return suite.default_scorer
+    known = [*suite.scorers, *suite.token_scorers]
+    found = [name for name in known if scorer in (name, name.partition("/")[0])]
+    if not found:
+        raise ScoreError(
+            f"{suite.name}: unknown scorer {scorer!r}; expected one of {', '.join(known)}"
+        )
+    return max(found, key=lambda name: int(name.partition("/")[2]))
+
+
+def score_vectors(
+    suite: Suite,
+    scorer: str,
+    *,
+    source: Path,
+    target: Path,
+    report: Callable[[str], object],
+) -> VectorSummary:
+    """Judge every row of `source` into `target`; faults go to `report` with file and line.
+
+    Raises ScoreError where a file cannot be read or written, before anything else happens.
+    """
+    if suite.score_vector is None:
+        raise ScoreError(f"suite {suite.name} has no vectors")
+    summary = VectorSummary()
+    partial = target.with_name(target.name + ".partial")
+    try:
+        with source.open("rb") as rows, partial.open("w", encoding="ascii") as out:
+            for number, line in _rows(rows):
+                verdict, fault = _verdict(line, suite.score_vector, scorer)
+                if fault:
+                    summary.faults += 1
+                    report(f"{source} line {number}: {fault}")
+                out.write(json.dumps(verdict) + "\n")
+                summary.rows += 1
+                _count(summary, verdict["outcome"])
+        partial.replace(target)
+    except OSError as error:
+        raise ScoreError(f"{error.filename}: {error.strerror}; give a readable file") from error
+    return summary
+
+
+def _count(summary: VectorSummary, outcome: str) -> None:
+    if outcome == "correct":
+        summary.correct += 1
+    elif outcome == "wrong":
+        summary.wrong += 1
+    else:
+        summary.unobserved += 1
+
+
+def _rows(lines: Any) -> Iterator[tuple[int, bytes]]:
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            yield number, line
+
+
+def _verdict(line: bytes, judge: VectorScorer, scorer: str) -> tuple[Mapping[str, Any], str]:
+    """Return the verdict row and, where the row cannot be judged, what is wrong with it."""
+    row_id = None
+    try:
+        row = json.loads(line.decode("utf-8"), parse_int=parse_int_any)
+        if not isinstance(row, dict):
+            raise ScoreError(f"expected a JSON object, found {type(row).__name__}")
+        row_id = row.get("id")
+        return judge(row, scorer), ""
+    except ScoreError as error:
+        fault = str(error)
+    except RecursionError:
+        fault = "the row is nested too deep to be read"
+    except ValueError as error:
+        fault = f"not JSON: {error}"
+    bad = {"id": row_id, "outcome": "unobserved", "reason": f"bad_row: {fault}", "scorer": scorer}
+    return bad, fault
