@@ -22,7 +22,7 @@ def _either_way(pair: Pair) -> float:
 
 
 def _fails(pair: Pair, *, margin: float | None, alpha: float) -> bool:
-    if pair.control.shape[1] == 0 or _either_way(pair) > alpha:
+    if _either_way(pair) > alpha:
         return False
     if margin is None:
         return True
@@ -62,15 +62,16 @@ def check_aa(plan: PlanFacts, table: OutcomeTable) -> AaCheck | None:
     margin = plan.margin(table.suite, table.mode)
     seen, hidden = pair.observed(), int(pair.unobserved.sum())
     counts: Discordance = seen.discordance()
-    failed = counts.n > 0 and _fails(seen, margin=margin, alpha=plan.alpha)
+    if counts.n == 0:
+        return _missing(table)
+    failed = _fails(seen, margin=margin, alpha=plan.alpha)
     worst = hidden > 0 and any(
         _fails(way.bounded("worst"), margin=margin, alpha=plan.alpha)
         for way in (pair, Pair(pair.candidate, pair.control))
     )
-    p = _either_way(seen) if counts.n else 1.0
     reason = f"{counts.wins + counts.losses} of {counts.n} cases differ between equal launches"
     if failed:
-        reason = f"two launches of the control differ (p {p:.4f}): {reason}"
+        reason = f"two launches of the control differ (p {_either_way(seen):.4f}): {reason}"
     elif worst:
         reason += f"; {hidden} unobserved cases could hide a difference"
     return AaCheck(
@@ -79,7 +80,7 @@ def check_aa(plan: PlanFacts, table: OutcomeTable) -> AaCheck | None:
         concurrency=table.concurrency,
         table=counts,
         nll=None,
-        p=p,
+        p=_either_way(seen),
         failed=failed,
         incomplete=worst and not failed,
         reason=reason,

@@ -18,7 +18,7 @@ from evalharness.verdicts.measured import Measured, measure
 from evalharness.verdicts.nll import MeasuredNll, check_nll_aa, judge_nll, measure_nll
 from evalharness.verdicts.pooled import pool, reach_of
 from evalharness.verdicts.precedence import exit_code
-from evalharness.verdicts.types import AaCheck, PooledVerdict, RunVerdict, SuiteReach
+from evalharness.verdicts.types import AaCheck, ArmVerdict, PooledVerdict, RunVerdict, SuiteReach
 
 _Place = tuple[str, str, int]
 
@@ -118,19 +118,14 @@ def _reaches(plan: PlanFacts, outcomes: Sequence[OutcomeTable]) -> tuple[SuiteRe
     return tuple(reach_of(plan, table) for table in by_suite.values())
 
 
-def judge(
-    plan: PlanFacts, outcomes: Sequence[OutcomeTable], nll: Sequence[NllTable] = ()
-) -> RunVerdict:
-    """Return the verdict of every arm of the plan, with everything the report says of it.
-
-    `outcomes`: one table per suite x mode x concurrency; `nll`: one per mode x concurrency.
-    Raises PlanError where tables mix manifests or scorers, or repeat a cell.
-    """
-    tables: list[OutcomeTable | NllTable] = [*outcomes, *nll]
-    check_tables(plan, tables)
-    reasons = exploratory_reasons(plan, tables)
-    checks = [check_aa(plan, t) for t in outcomes] + [check_nll_aa(plan, t) for t in nll]
-    aa = {(c.suite, c.mode, c.concurrency): c for c in checks if c is not None}
+def _judge_arms(
+    plan: PlanFacts,
+    outcomes: Sequence[OutcomeTable],
+    nll: Sequence[NllTable],
+    *,
+    aa: Mapping[_Place, AaCheck],
+    exploratory: bool,
+) -> tuple[ArmVerdict, ...]:
     cells, nll_cells = _judge_cells(plan, outcomes, nll, aa=aa)
     per_arm = [
         ArmCells(
@@ -144,16 +139,32 @@ def judge(
     p_values = {c.arm: arm_p(c) for c in per_arm}
     worst = adjust(plan, p_values)
     best = adjust(plan, {c.arm: arm_p(c, best=True) for c in per_arm})
-    arms = tuple(
+    return tuple(
         judge_arm(
             plan,
             c,
             p=p_values[c.arm],
             adjusted=Adjusted(worst[c.arm], best[c.arm]),
-            exploratory=bool(reasons),
+            exploratory=exploratory,
         )
         for c in per_arm
     )
+
+
+def judge(
+    plan: PlanFacts, outcomes: Sequence[OutcomeTable], nll: Sequence[NllTable] = ()
+) -> RunVerdict:
+    """Return the verdict of every arm of the plan, with everything the report says of it.
+
+    `outcomes`: one table per suite x mode x concurrency; `nll`: one per mode x concurrency.
+    Raises PlanError where tables mix manifests or scorers, or repeat a cell.
+    """
+    tables: list[OutcomeTable | NllTable] = [*outcomes, *nll]
+    check_tables(plan, tables)
+    reasons = exploratory_reasons(plan, tables)
+    checks = [check_aa(plan, t) for t in outcomes] + [check_nll_aa(plan, t) for t in nll]
+    aa = {(c.suite, c.mode, c.concurrency): c for c in checks if c is not None}
+    arms = _judge_arms(plan, outcomes, nll, aa=aa, exploratory=bool(reasons))
     effects = [outcome_effects(plan, t) for t in outcomes] + [nll_effects(plan, t) for t in nll]
     return RunVerdict(
         alpha=plan.alpha,

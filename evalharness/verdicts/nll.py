@@ -113,10 +113,9 @@ def measure_nll(plan: PlanFacts, table: NllTable, arm: str) -> MeasuredNll:
     """Compute the p-values of `arm` against the control; harm is two tests, so doubled."""
     margin = plan.nll_margin(table.mode)
     d = _arm_deltas(plan, table, arm)
-    seen = observed_cases(table, (plan.control, arm))
-    hidden = tuple(
-        case for i, case in enumerate(table.case_ids) if not seen[i] and table.sizes[i] > 0
-    )
+    rows = [table.arms.index(name) for name in (plan.control, arm)]
+    seen = table.observed[rows].all(axis=(0, 1))
+    hidden = tuple(table.case_ids[i] for i in np.flatnonzero(~seen))
     tail_nats = margin.tail_nats if margin is not None else _DEFAULT_TAIL_NATS
     mean = _Mean(1.0, 1.0, "") if margin is None else _mean(plan, d, margin)
     tail = None if margin is None else _tail(plan, table, arm, margin)

@@ -17,8 +17,11 @@ def need_text(equal: int | None, as_seen: int | None, n: int) -> str:
     """Return how many cases would be needed, or an empty text."""
     if equal is None:
         return ""
-    seen = f"about {as_seen}" if as_seen is not None else "no number"
-    return f"; of {n} cases: about {equal} would do if the arms are equal, {seen} as observed"
+    seen = f"about {as_seen}" if as_seen is not None else "no number would do"
+    return (
+        f"; 80% power needs about {equal} cases if the arms are equal, {seen} if they differ "
+        f"as observed (here {n})"
+    )
 
 
 def cell_reason(
