@@ -1,0 +1,168 @@
+"""Runs in, verdicts out: is the question asked the one that the plan froze, and what follows.
+
+The statistics are pure functions in `evalharness.verdicts`; the pairing is in
+`evalharness.pairing`. Here the plan becomes facts, with every way in which it was changed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from evalharness.errors import PlanError
+from evalharness.pairing import nll_label, nll_tables, outcome_tables, slots, suite_modes
+from evalharness.runs import Run, declared_scorers
+from evalharness.types import AA
+from evalharness.verdicts import judge
+from evalharness.verdicts.types import (
+    NllMargin,
+    NllTable,
+    OutcomeTable,
+    PlanArm,
+    PlanFacts,
+    RunVerdict,
+)
+
+MarginValue = float | NllMargin
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What the reader asks for beyond the plan; anything here that differs is exploratory.
+
+    `margins` maps suite, suite.mode or nll.<mode> to a share of cases or an NllMargin.
+    """
+
+    margins: Mapping[str, MarginValue] = field(default_factory=dict)
+    alpha: float | None = None
+    scorers: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """The verdict of one or more runs with the tables it was taken from."""
+
+    plan: PlanFacts
+    verdict: RunVerdict
+    tables: tuple[OutcomeTable, ...]
+    nll: tuple[NllTable, ...]
+
+
+def judge_runs(runs: Sequence[Run], asked: Asked) -> Judgement:
+    """Judge every arm of the runs. Raises PlanError where the runs ask different questions."""
+    same_plan(runs)
+    plan = plan_facts(runs, asked)
+    tables, nll = tuple(outcome_tables(runs)), tuple(nll_tables(runs))
+    return Judgement(plan, judge(plan, tables, nll), tables, nll)
+
+
+def same_plan(runs: Sequence[Run]) -> None:
+    """Refuse runs that do not ask the same question; PlanError names every difference."""
+    first = _comparable(runs[0])
+    for run in runs[1:]:
+        other = _comparable(run)
+        differences = [
+            f"{name} ({_short(first[name])} in {runs[0].path.name}, "
+            f"{_short(other[name])} in {run.path.name})"
+            for name in first
+            if first[name] != other[name]
+        ]
+        if differences:
+            raise PlanError(
+                f"{runs[0].path} and {run.path} cannot be judged together: they differ in "
+                + "; ".join(differences)
+                + "; judge each run alone"
+            )
+        if run.path.resolve() in {r.path.resolve() for r in runs if r is not run}:
+            raise PlanError(f"{run.path} is named twice; a run is no replay of itself")
+
+
+def _comparable(run: Run) -> dict[str, Any]:
+    """What must be equal for two runs to be replays of one plan. Order and time may differ."""
+    plan = run.plan
+    kept = (
+        "declared", "concurrency", "gate_concurrency", "margins", "alpha", "replays",
+        "sequence", "control", "aa", "suites",
+    )  # fmt: skip
+    return {
+        "manifest": plan["manifest"]["sha256"],
+        "scorers": dict(sorted(run.scorers.items())),
+        **{name: plan[name] for name in kept},
+        "arms": {arm["name"]: arm["digest"] for arm in plan["arms"]},
+    }
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 120 else f"{text[:117]}..."
+
+
+def plan_facts(runs: Sequence[Run], asked: Asked) -> PlanFacts:
+    """The frozen plan as the verdicts need it, with every way the question has changed."""
+    plan = runs[0].plan
+    margins = {**_margins(plan["margins"]), **asked.margins}
+    arms = [PlanArm(arm["name"], tuple(arm["levels"].items())) for arm in plan["arms"]]
+    if plan["aa"] and all(arm.name != AA for arm in arms):
+        control = next(arm for arm in arms if arm.name == plan["control"])
+        arms.append(PlanArm(AA, control.levels))
+    sequence = plan["sequence"]
+    return PlanFacts(
+        declared=plan["declared"],
+        changed=tuple(_changes(runs, asked)),
+        alpha=plan["alpha"] if asked.alpha is None else asked.alpha,
+        margins=tuple((k, v) for k, v in margins.items() if not isinstance(v, NllMargin)),
+        nll_margins=tuple(_nll_margins(plan, margins)),
+        gate_concurrency=tuple(plan["gate_concurrency"]),
+        sequence="holm" if sequence == "holm" else tuple(sequence),
+        arms=tuple(arms),
+        factors=tuple((name, tuple(levels)) for name, levels in plan["factors"].items()),
+        control=plan["control"],
+        aa=AA if plan["aa"] else None,
+        replays=plan["replays"],
+        suites=tuple(suite_modes(plan, nll=False)),
+        seed=plan["seed"],
+    )
+
+
+def _margins(declared: Mapping[str, Any]) -> dict[str, MarginValue]:
+    return {
+        name: NllMargin(name, **value) if isinstance(value, Mapping) else float(value)
+        for name, value in declared.items()
+    }
+
+
+def _nll_margins(
+    plan: Mapping[str, Any], margins: Mapping[str, MarginValue]
+) -> Iterator[NllMargin]:
+    for suite, mode in suite_modes(plan, nll=True):
+        for name in (f"{suite}.{mode}", suite, f"nll.{mode}"):
+            margin = margins.get(name)
+            if isinstance(margin, NllMargin):
+                yield NllMargin(
+                    nll_label(suite, mode),
+                    margin.nats_per_token,
+                    margin.tail_nats,
+                    margin.tail_share,
+                )
+                break
+
+
+def _changes(runs: Sequence[Run], asked: Asked) -> Iterator[str]:
+    plan = runs[0].plan
+    declared = _margins(plan["margins"])
+    for name, value in asked.margins.items():
+        if declared.get(name) != value:
+            yield f"margin {name}: plan {declared.get(name, 'none')}, asked {value}"
+    if asked.alpha is not None and asked.alpha != plan["alpha"]:
+        yield f"alpha: plan {plan['alpha']}, asked {asked.alpha}"
+    for name, frozen in declared_scorers(plan).items():
+        if runs[0].scorers[name] != frozen:
+            yield f"scorer of {name}: plan {frozen}, asked {runs[0].scorers[name]}"
+    found = len(slots(runs))
+    if found > plan["replays"]:
+        yield f"replays: plan {plan['replays']}, found {found} in {len(runs)} run(s)"
+    for run in runs:
+        for note in run.notes:
+            if note.kind == "changed":
+                yield f"{run.path.name}/{note.text}"

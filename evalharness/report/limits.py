@@ -1,0 +1,108 @@
+"""What the run cannot say, in sentences: a verdict is worth what its limits leave."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from evalharness.noninferiority import Judgement
+from evalharness.runs import Run
+
+# Under this share of C in flight, a cell was not really at its concurrency.
+REACHED_SHARE = 0.8
+
+
+def cannot_say(
+    runs: Sequence[Run], judged: Judgement, load: Sequence[Mapping[str, Any]]
+) -> list[str]:
+    """Return the sentences, the most important first."""
+    return [
+        *_reach(judged),
+        *_noise(judged),
+        *_levels(runs),
+        *_load(load),
+        *_scope(runs[0], judged),
+        *(f"{run.path.name}: {note.text}." for run in runs for note in run.notes),
+    ]
+
+
+def _reach(judged: Judgement) -> Iterator[str]:
+    for reach in judged.verdict.reach:
+        name = f"{reach.suite} ({reach.mode})"
+        concordant, powered = 100 * reach.smallest_if_concordant, 100 * reach.smallest_at_power_80
+        yield (
+            f"{name}: {reach.cases} cases exclude no loss smaller than {concordant:.1f} points, "
+            f"even with every case equal; with one case in twenty differing by chance, the "
+            f"smallest margin met in 4 runs of 5 is {powered:.1f} points."
+        )
+        if reach.margin is None:
+            yield f"{name}: no margin was declared, so nothing is decided here."
+        elif reach.margin < reach.smallest_if_concordant:
+            yield (
+                f"{name}: the declared margin of {100 * reach.margin:g} points could not be met "
+                "by any outcome of this many cases."
+            )
+
+
+def _noise(judged: Judgement) -> Iterator[str]:
+    if judged.plan.aa is None:
+        yield (
+            "There is no A/A launch: how far two launches of the control differ by themselves is "
+            "unknown, so a difference cannot be told from noise."
+        )
+    if judged.plan.replays < 2:
+        yield (
+            "One replay: discordance beyond the server's own noise is not estimable; the A/A "
+            "launch only shows its size."
+        )
+
+
+def _levels(runs: Sequence[Run]) -> Iterator[str]:
+    unknown = sorted(
+        {
+            f"{name}={level['level']} ({server['arm']})"
+            for run in runs
+            for server in run.servers
+            for name, level in server["levels"].items()
+            if level["in_effect"] is None
+        }
+    )
+    if unknown:
+        yield (
+            "The server gave no evidence that these levels were in effect: "
+            + ", ".join(unknown)
+            + ". An arm that ignored its flag would look harmless."
+        )
+
+
+def _load(load: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    slow = [row for row in load if row["client_bound"]]
+    if slow:
+        yield (
+            f"In {len(slow)} cells the client, not the server, was the bottleneck: their load "
+            "was lower than their C says."
+        )
+    short = [
+        row
+        for row in load
+        if row["reached_share"] is not None and row["reached_share"] < REACHED_SHARE
+    ]
+    if short:
+        names = sorted({f"{r['suite']} C{r['concurrency']}" for r in short})
+        yield (
+            f"{len(short)} cells reached less than {REACHED_SHARE:.0%} of their concurrency "
+            f"({', '.join(names)}): they say little about that load."
+        )
+
+
+def _scope(run: Run, judged: Judgement) -> Iterator[str]:
+    levels = ", ".join(str(c) for c in judged.plan.gate_concurrency)
+    yield (
+        f"Only these cases, this sampling and these concurrency levels ({levels}) were tried, on "
+        "the machines named below; other prompts, lengths and loads are not covered."
+    )
+    if not judged.nll and any(s["suite"] != "nll" for s in run.plan["suites"].values()):
+        yield (
+            "No token log-probabilities were measured: a shift of probabilities too small to "
+            "change an answer among these cases would not show."
+        )

@@ -1,0 +1,78 @@
+"""The verdicts as a table on a terminal; plain text elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from evalharness.report.html import GLYPHS
+from evalharness.text import printable
+
+STYLES = {
+    "admitted": "bold blue",
+    "harm shown": "bold red",
+    "undecided": "bold",
+    "incomplete": "bold magenta",
+    "exploratory": "bold yellow",
+}
+
+
+def print_verdicts(document: Mapping[str, Any], paths: Sequence[Path], stream: TextIO) -> None:
+    """Print one line an arm, then arms x suites x concurrency, then where the report lies."""
+    console = Console(file=stream, highlight=False, markup=False, emoji=False)
+    if not console.is_terminal:
+        console.width = 160
+    for reason in document["exploratory"]:
+        console.print(Text(f"exploratory: {printable(reason)}"))
+    verdicts = Table(box=None, pad_edge=False)
+    for title in ("arm", "verdict", "why"):
+        verdicts.add_column(title)
+    for arm in document["arms"]:
+        verdicts.add_row(
+            Text(printable(arm["name"])), _verdict(arm["verdict"]), Text(printable(arm["reason"]))
+        )
+    console.print(verdicts)
+    console.print()
+    console.print(count_table(document))
+    for path in paths:
+        # never wrapped: a path is there to be copied
+        stream.write(f"{printable(str(path))}\n")
+
+
+def _verdict(verdict: str) -> Text:
+    return Text(f"{GLYPHS[verdict]} {verdict}", style=STYLES[verdict])
+
+
+def count_table(document: Mapping[str, Any]) -> Table:
+    """Return correct/wrong/unobserved with wins and losses, arms and suites down, C across."""
+    levels = document["design"]["concurrency"]
+    table = Table(
+        title="correct/wrong/unobserved, then wins and losses against the control",
+        box=None,
+        pad_edge=False,
+        title_justify="left",
+    )
+    for title in ("arm", "suite", *(f"C{level}" for level in levels)):
+        table.add_column(title, no_wrap=True)
+    cells = {(c["arm"], c["suite"], c["mode"], c["concurrency"]): c for c in document["cells"]}
+    rows: dict[tuple[str, str, str], dict[int, Text]] = {}
+    for row in document["counts"]:
+        key = (row["arm"], row["suite"], row["mode"])
+        cell = cells.get((*key, row["concurrency"]))
+        text = Text(f"{row['correct']}/{row['wrong']}/{row['unobserved']}")
+        if cell:
+            text.append(f" +{cell['table']['wins']} −{cell['table']['losses']} ")
+            text.append(GLYPHS[cell["verdict"]], style=STYLES[cell["verdict"]])
+        rows.setdefault(key, {})[row["concurrency"]] = text
+    for (arm, suite, mode), by_level in rows.items():
+        table.add_row(
+            Text(printable(arm)),
+            Text(printable(f"{suite} {mode}")),
+            *(by_level.get(level, Text("–")) for level in levels),
+        )
+    return table

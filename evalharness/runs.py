@@ -1,0 +1,207 @@
+"""Read a run directory as stored facts: plan, cells, scores, responses. No server, no network.
+
+Nothing damaged is used silently. A cell whose response file disagrees with its record is
+*incomplete* with the reason; a score that does not belong to the stored response is *unobserved*.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from evalharness.errors import PlanError, StoreError
+from evalharness.stored_rows import CaseNll, CaseScore, State, read_scores, verify_cell
+from evalharness.types import CellKey
+
+NLL_SUITE = "nll"
+
+
+@dataclass(frozen=True, slots=True)
+class StoredCell:
+    """One cell as it lies on disk. `scores` and `nll` are empty unless the state is complete."""
+
+    key: CellKey
+    launch: int
+    state: State
+    reason: str
+    record: Mapping[str, Any]
+    responses: Path
+    scorer: str
+    scores: Mapping[str, CaseScore]
+    nll: Mapping[str, CaseNll]
+
+    @property
+    def case_ids(self) -> frozenset[str]:
+        """Ids this cell has a row for."""
+        return frozenset(self.scores) | frozenset(self.nll)
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something about the directory as a whole; `changed` files take the plan's force away."""
+
+    kind: Literal["changed", "absent"]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A run directory, read and verified. `sha256` is plan.json's digest: the run's name.
+
+    `scorers` maps each suite entry to the scorer version whose scores were read.
+    """
+
+    path: Path
+    plan: Mapping[str, Any]
+    sha256: str
+    scorers: Mapping[str, str]
+    cells: Mapping[CellKey, StoredCell]
+    aborted: tuple[StoredCell, ...]
+    servers: tuple[Mapping[str, Any], ...]
+    notes: tuple[Note, ...]
+
+
+def declared_scorers(plan: Mapping[str, Any]) -> dict[str, str]:
+    """Scorer version per suite entry: the plan block's, else the manifest's."""
+    return {
+        name: str(plan["scorers"].get(name) or suite["scorer"])
+        for name, suite in plan["suites"].items()
+    }
+
+
+def load_run(path: Path, *, scorers: Mapping[str, str] | None = None) -> Run:
+    """Read RUN. `scorers` replaces the declared scorer of a suite (an exploratory reading).
+
+    Raises PlanError without a readable plan.json, StoreError where the directory cannot be
+    trusted: two complete results of one cell, or a cell that the plan does not know.
+    """
+    plan, digest = _read_plan(path / "plan.json")
+    wanted = {**declared_scorers(plan), **(scorers or {})}
+    servers = tuple(_read_servers(path))
+    refused = _refused_launches(servers, plan)
+    found = [_read_cell(file, path, wanted, refused) for file in _cell_files(path)]
+    return Run(
+        path=path,
+        plan=plan,
+        sha256=digest,
+        scorers=wanted,
+        cells=_one_each([cell for cell in found if cell.state != "aborted"]),
+        aborted=tuple(cell for cell in found if cell.state == "aborted"),
+        servers=servers,
+        notes=tuple(_sums_notes(path)),
+    )
+
+
+def _read_plan(file: Path) -> tuple[dict[str, Any], str]:
+    try:
+        raw = file.read_bytes()
+    except OSError as error:
+        raise PlanError(
+            f"{file}: {error.strerror}; expected the frozen plan of a run; "
+            "give the RUN directory that `evalharness factorial --out RUN` wrote"
+        ) from error
+    try:
+        plan = json.loads(raw)
+        if plan["format"] != "evalharness/plan/1":
+            raise PlanError(f"{file}: format {plan['format']!r}, expected 'evalharness/plan/1'")
+    except (ValueError, KeyError, TypeError) as error:
+        raise PlanError(f"{file}: not a plan ({error}); restore the run's own file") from error
+    return plan, hashlib.sha256(raw).hexdigest()
+
+
+def _read_servers(path: Path) -> Iterator[Mapping[str, Any]]:
+    for file in sorted((path / "arms").glob("*/*/server.json")):
+        yield json.loads(file.read_bytes())
+
+
+def _refused_launches(
+    servers: tuple[Mapping[str, Any], ...], plan: Mapping[str, Any]
+) -> dict[int, str]:
+    """Launches whose server was not the planned arm: their cells cannot count."""
+    digests = {arm["name"]: arm["digest"] for arm in plan["arms"]}
+    refused: dict[int, str] = {}
+    for server in servers:
+        planned = digests.get(server["arm"], server["digest"])
+        if planned != server["digest"]:
+            refused[server["launch"]] = (
+                f"launch {server['launch']} served digest {server['digest'][:12]}, "
+                f"the plan's arm has {planned[:12]}"
+            )
+        off = [name for name, level in server["levels"].items() if level["in_effect"] is False]
+        if off:
+            refused[server["launch"]] = f"level not in effect on the server: {', '.join(off)}"
+    return refused
+
+
+def _cell_files(path: Path) -> list[Path]:
+    return sorted((path / "responses").glob("*/*/*.cell.json"))
+
+
+def _read_cell(
+    file: Path, root: Path, scorers: Mapping[str, str], refused: Mapping[int, str]
+) -> StoredCell:
+    try:
+        record = json.loads(file.read_bytes())
+        key = CellKey(
+            arm=record["arm"],
+            suite=record["suite"],
+            mode=record["mode"],
+            concurrency=record["concurrency"],
+            replicate=record["replicate"],
+        )
+    except (ValueError, KeyError, TypeError) as error:
+        raise StoreError(
+            f"{file}: not a cell record ({error}); run the factorial command again"
+        ) from error
+    if key.suite not in scorers:
+        known = ", ".join(sorted(scorers))
+        raise StoreError(f"{file}: suite {key.suite!r} is not in the plan (it has {known})")
+    responses = file.with_name(file.name.removesuffix(".cell.json") + ".jsonl")
+    state, reason, checks = verify_cell(record, responses)
+    if state == "complete" and record["launch"] in refused:
+        state, reason = "incomplete", refused[record["launch"]]
+    scorer = scorers[key.suite]
+    rows: tuple[dict[str, CaseScore], dict[str, CaseNll]] = ({}, {})
+    if state == "complete":
+        folder = f"{key.suite}.{scorer.replace('/', '-')}"
+        relative = responses.relative_to(root / "responses")
+        rows = read_scores(root / "scores" / folder / relative, checks, scorer)
+    return StoredCell(
+        key, record["launch"], state, reason, record, responses, scorer, rows[0], rows[1]
+    )
+
+
+def _one_each(found: list[StoredCell]) -> dict[CellKey, StoredCell]:
+    cells: dict[CellKey, StoredCell] = {}
+    for cell in found:
+        other = cells.get(cell.key)
+        if other is not None and other.state == "complete" and cell.state == "complete":
+            raise StoreError(
+                f"{cell.responses} and {other.responses}: two complete results of one cell; "
+                "keeping the better one would be a choice after the fact, so remove neither "
+                "but give each its own RUN"
+            )
+        if other is None or cell.state == "complete" or other.state != "complete":
+            cells[cell.key] = cell
+    return cells
+
+
+def _sums_notes(path: Path) -> Iterator[Note]:
+    """Files that SHA256SUMS knows with another digest, or that are gone."""
+    sums = path / "SHA256SUMS"
+    if not sums.exists():
+        yield Note("absent", "SHA256SUMS is absent: the run had not ended when this was read")
+        return
+    for line in sums.read_text(encoding="utf-8").splitlines():
+        digest, _, name = line.partition("  ")
+        file = path / name
+        if name.startswith("report/") or not file.resolve().is_relative_to(path.resolve()):
+            continue
+        if not file.exists():
+            yield Note("changed", f"{name}: listed in SHA256SUMS, not found")
+        elif hashlib.sha256(file.read_bytes()).hexdigest() != digest:
+            yield Note("changed", f"{name}: changed since SHA256SUMS was written")

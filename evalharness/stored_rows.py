@@ -1,0 +1,143 @@
+"""The lines of a run directory: response lines with their checks, and the scores beside them.
+
+Nothing damaged is used silently: a torn, altered or doubled line is named, and a score that
+does not belong to the stored response is unobserved.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import orjson
+
+from evalharness.errors import StoreError
+from evalharness.types import Outcome
+
+State = Literal["complete", "incomplete", "aborted"]
+
+
+@dataclass(frozen=True, slots=True)
+class CaseScore:
+    """One scored response. `output_tokens` and `truncated` are None where the scorer had none."""
+
+    outcome: Outcome
+    reason: str
+    output_tokens: int | None = None
+    truncated: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CaseNll:
+    """Natural-log probabilities of one case's forced tokens; empty where unobserved.
+
+    `top[i]` maps token id to log-probability at position i, where the server gave them.
+    """
+
+    observed: bool
+    reason: str
+    token_ids: tuple[int, ...] = ()
+    logprobs: tuple[float | None, ...] = ()
+    pure: tuple[bool, ...] = ()
+    top: tuple[Mapping[str, float], ...] = ()
+    clamped: int = 0
+
+
+def line_check(line: bytes) -> tuple[str, bool]:
+    """Return a stored line's own `check` and whether the line agrees with it."""
+    head, mark, tail = line.rstrip(b"\n").rpartition(b',"check":')
+    stated = tail.strip(b' "}').decode("ascii", "replace")
+    return stated, bool(mark) and hashlib.sha256(head + b"}").hexdigest()[:16] == stated
+
+
+def loads_line(line: bytes) -> Any:
+    """Parse one stored line; escaped lone surrogates, which orjson refuses, included."""
+    try:
+        return orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return json.loads(line)
+
+
+def verify_cell(record: Mapping[str, Any], file: Path) -> tuple[State, str, dict[str, str]]:
+    """Compare a response file with its cell record; checks maps case id -> line check."""
+    checks: dict[str, str] = {}
+    if record["state"] != "complete":
+        return record["state"], record["reason"] or "the cell did not finish", checks
+    try:
+        raw = file.read_bytes()
+    except OSError as error:
+        return "incomplete", f"{file.name}: {error.strerror}", checks
+    for number, line in enumerate(raw.splitlines(), start=1):
+        check, sound = line_check(line)
+        if not sound:
+            return "incomplete", f"{file.name} line {number} is torn or was altered", checks
+        case_id = loads_line(line)["case_id"]
+        if case_id in checks:
+            return "incomplete", f"{file.name} line {number} repeats case {case_id!r}", checks
+        checks[case_id] = check
+    digest = hashlib.sha256(raw).hexdigest()
+    if digest != record["responses_sha256"]:
+        stated = str(record["responses_sha256"])[:12]
+        return "incomplete", f"{file.name} has digest {digest[:12]}, its record {stated}", checks
+    return "complete", "", checks
+
+
+def read_scores(
+    file: Path, checks: Mapping[str, str], scorer: str
+) -> tuple[dict[str, CaseScore], dict[str, CaseNll]]:
+    """Read a cell's score file by case id; `checks` are the stored responses' own.
+
+    Raises StoreError where the file is absent, holds something else, or scores a case twice.
+    """
+    scores: dict[str, CaseScore] = {}
+    nll: dict[str, CaseNll] = {}
+    if not file.exists():
+        raise StoreError(
+            f"{file}: no scores by {scorer} for a complete cell; run `evalharness rescore RUN`"
+        )
+    for number, line in enumerate(file.read_bytes().splitlines(), start=1):
+        try:
+            row = loads_line(line)
+            case_id, stale = row["case_id"], checks.get(row["case_id"]) != row["response_digest"]
+            if case_id in scores or case_id in nll:
+                raise StoreError(f"{file} line {number}: case {case_id!r} is scored twice")
+            if "logprobs" in row:
+                nll[case_id] = _nll_of(row, stale)
+            else:
+                scores[case_id] = _score_of(row, stale, scorer)
+        except (ValueError, KeyError, TypeError) as error:
+            raise StoreError(
+                f"{file} line {number}: not a score ({error}); run `evalharness rescore RUN`"
+            ) from error
+    return scores, nll
+
+
+def _score_of(row: Mapping[str, Any], stale: bool, scorer: str) -> CaseScore:
+    if row["scorer"] != scorer:
+        return CaseScore("unobserved", f"scored by {row['scorer']}, not by {scorer}")
+    if stale:
+        return CaseScore("unobserved", "the score does not belong to the stored response")
+    detail = row["detail"]
+    return CaseScore(
+        row["outcome"], row["reason"], detail.get("output_tokens"), detail.get("truncated")
+    )
+
+
+def _nll_of(row: Mapping[str, Any], stale: bool) -> CaseNll:
+    if stale:
+        return CaseNll(False, "the score does not belong to the stored response")
+    if row["outcome"] != "observed":
+        return CaseNll(False, row["reason"])
+    return CaseNll(
+        observed=True,
+        reason=row["reason"],
+        token_ids=tuple(row["token_ids"]),
+        logprobs=tuple(row["logprobs"]),
+        pure=tuple(row["pure"]),
+        top=tuple(row["top_logprobs"]),
+        clamped=row["clamped"],
+    )
