@@ -188,8 +188,8 @@ def _check_list(value: list[Any], accepted: Sequence[Any], *, of_dicts: bool) ->
         return _check_dicts(value, accepted)
     items = _normalised_items(value)
     for candidate in accepted:  # rule 11; a text counts as the list of its characters
-        if type(candidate) is not list and type(candidate) is not str:
-            raise TypeError(f"accepted value {candidate!r} of a list is neither list nor text")
+        if type(candidate) is dict and candidate:
+            raise KeyError(0)  # the official code indexes it as a list
         if _normalised_items(candidate) == items:
             return VALID
     return "value_error:list/tuple"

@@ -1,0 +1,1 @@
+"""Runs bfcl-eval's own checker from its wheel, for tests and benchmarks; never part of a score."""
