@@ -23,6 +23,7 @@ constexpr int kInlineRoutes = 256;  // up to here a W13 block may plan for itsel
 struct PlanArgs {
   const int* topk_ids;
   int* plan;
+  int* arrivals;             // zeroed for the fused reduce of the same call
   unsigned long long* hits;  // route counter row, or null
   int routes;
   int top_k;
@@ -118,12 +119,15 @@ struct Planner {
   }
 };
 
+constexpr int kArrivals = 10;  // row tiles of W2
+
 KS_DEVICE void plan_body(const PlanArgs& args) {
   KS_SHARED(int, ids, kMaxRoutes);
   KS_SHARED(unsigned, leaders, kMaxRoutes / 32);
   count_route(args.hits, args.routes / args.top_k);
   wait_for_predecessor();
   release_successor();
+  if (threadIdx.x < kArrivals) args.arrivals[threadIdx.x] = 0;
   Planner<256, kMaxRoutes>::run(args.topk_ids, args.routes, args.experts, ids, leaders, -1, nullptr, args.plan, true);
 }
 
