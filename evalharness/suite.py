@@ -6,9 +6,9 @@ line in `registry.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from evalharness.types import Case, NllRow, Request, RequestContext, Response, Score
 
@@ -17,6 +17,16 @@ ToRequest = Callable[[Case, RequestContext], Request]
 Scorer = Callable[[Case, Response], Score]
 TokenScorer = Callable[[Case, Response], NllRow]
 VectorScorer = Callable[[Mapping[str, Any], str], Mapping[str, Any]]
+
+
+class CellAnnotator(Protocol):
+    """Fills in what only a whole cell's responses tell. rows[i] belongs to responses[i]."""
+
+    def __call__(
+        self, rows: Sequence[NllRow], responses: Sequence[Response], *, concurrency: int
+    ) -> list[NllRow]:
+        """Return the rows in the same order."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +40,7 @@ class Suite:
     scorers: scorer version ("official/1") -> function. Never raise on any response.
     score_vector: one row of `evalharness score`'s input and a scorer version -> output row;
         None where the suite has no vectors.
+    annotate_cell: applied to all token rows of a cell before they are stored; None for none.
     """
 
     name: str
@@ -41,3 +52,4 @@ class Suite:
     default_scorer: str
     token_scorers: Mapping[str, TokenScorer]
     score_vector: VectorScorer | None = None
+    annotate_cell: CellAnnotator | None = None
