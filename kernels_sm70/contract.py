@@ -31,13 +31,27 @@ class KernelSpec:
     matrix: bool
     floor_bytes: Mapping[str, int]
     dynamic_shared_bytes: int = 0
+    volta_dynamic_shared_bytes: int | None = None
     arches: tuple[str, ...] = ("sm_70", "sm_90")
     defines: tuple[str, ...] = field(default=())
+
+    def dynamic_shared(self, arch: str) -> int:
+        """Dynamic shared memory of a launch on `arch`, bytes; Volta may differ (it stages in
+        registers).
+        """
+        if arch in ("sm_70", "sm_75") and self.volta_dynamic_shared_bytes is not None:
+            return self.volta_dynamic_shared_bytes
+        return self.dynamic_shared_bytes
 
     @property
     def source(self) -> Path:
         """The translation unit that holds the entry."""
         return PACKAGE_ROOT / self.operation / "kernel.cuh"
+
+
+def arch_number(arch: str) -> int:
+    """70 for "sm_70"."""
+    return int(arch.removeprefix("sm_"))
 
 
 def refuse(where: str, *, what: str, expected: str, found: object, remedy: str) -> ContractError:
@@ -127,7 +141,9 @@ def check_layout(where: str, name: str, tensor: Any, *, row_alignment_bytes: int
 
 
 def row_stride(tensor: Any) -> int:
-    """Elements between rows; for a single row PyTorch may report any stride, so the width is used."""
+    """Elements between rows; for a single row PyTorch may report any stride, so the width is
+    used.
+    """
     width = int(tensor.shape[-1])
     return int(tensor.stride(0)) if tensor.shape[0] > 1 else max(width, int(tensor.stride(0)))
 

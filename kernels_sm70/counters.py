@@ -40,7 +40,9 @@ def row(name: str, device: torch.device) -> torch.Tensor:
 
 
 def prepare(names: tuple[str, ...], device: torch.device) -> None:
-    """Create the rows before any graph capture: an allocation inside a capture would be the graph's."""
+    """Create the rows before any graph capture: an allocation inside a capture would be the
+    graph's.
+    """
     for name in names:
         row(name, device)
 
@@ -51,7 +53,9 @@ def count(name: str, rows: int, device: torch.device) -> None:
 
 
 def snapshot() -> dict[str, dict[str, dict[str, int]]]:
-    """{device: {name: {"4": n, ..., ">64": n}}} of the non-zero counts; synchronises each device."""
+    """{device: {name: {"4": n, ..., ">64": n}}} of the non-zero counts; synchronises each
+    device.
+    """
     out: dict[str, dict[str, dict[str, int]]] = {}
     with _lock:
         names, tables = dict(_names), dict(_tables)

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Run an operation's device code on the CPU: kernel.cuh compiled by g++ with common/host_emulation.hpp.
+"""Run an operation's device code on the CPU: kernel.cuh compiled by g++ with
+common/host_emulation.hpp.
 
-The oracle tests of CI use it, so the code that is checked is the code that ships. Threads and blocks
+The oracle tests of CI use it, so the code that is checked is the code that ships. Threads and
+blocks
 run in a chosen order; a result that depends on the order is a race. Speed is not a goal.
 """
 
@@ -10,13 +12,14 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
+import re
 import shutil
 import subprocess
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from kernels_sm70.build import cache_directory, source_files
+from kernels_sm70.build import INCLUDE, cache_directory, source_files
 from kernels_sm70.contract import PACKAGE_ROOT
 
 FORWARD, REVERSE, SHUFFLED = 0, 1, 2
@@ -109,3 +112,27 @@ def run(lib: ctypes.CDLL, entry: str, args: ctypes.Structure, *, launch: Launch)
     )
     if status:
         raise EmulationError(f"{entry}: {STATUS.get(status, status)}")
+
+
+def mutated(operation: str, old: str, new: str) -> str:
+    """The operation's source as one text, its own includes inlined, with every `old` replaced by
+    `new`.
+
+    For mutation tests: pass it as `source_text`. Raises EmulationError if `old` does not occur, so
+    that a mutation cannot quietly stop mutating.
+    """
+    folder = PACKAGE_ROOT / operation
+
+    def inline(text: str) -> str:
+        def content(match: re.Match[str]) -> str:
+            path = folder / match.group(1)
+            if match.group(1).startswith("..") or not path.exists():
+                return match.group(0)
+            return inline(path.read_text().replace("#pragma once", ""))
+
+        return INCLUDE.sub(content, text)
+
+    text = inline((folder / "kernel.cuh").read_text())
+    if old not in text:
+        raise EmulationError(f"{operation}: the mutation's text is no longer there: {old!r}")
+    return text.replace(old, new)

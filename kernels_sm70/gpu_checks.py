@@ -33,12 +33,15 @@ def relative_l2(found: torch.Tensor, expected: torch.Tensor) -> float:
 
 
 def max_ulp(found: torch.Tensor, expected: torch.Tensor) -> int:
-    """Largest distance in representable values between `found` and f(expected), in found's dtype."""
+    """Largest distance in representable values between `found` and f(expected), in found's
+    dtype.
+    """
     rounded = expected.to(found.dtype)
 
     def ordered(values: torch.Tensor) -> torch.Tensor:
         bits = values.contiguous().view(torch.int16).to(torch.int32)
-        # Negative floats count down from the top; mapping them below zero makes distance a subtraction.
+        # Negative floats count down from the top; mapping them below zero makes distance a
+        # subtraction.
         return torch.where(bits < 0, -(bits & 0x7FFF), bits)
 
     return int((ordered(found) - ordered(rounded)).abs().max())
@@ -65,7 +68,9 @@ def same_bits(found: torch.Tensor, expected: torch.Tensor) -> bool:
 
 
 def poison(tensors: Sequence[torch.Tensor]) -> None:
-    """Fill 16-bit tensors with NaN payloads and float32 ones with NaN: an unwritten element shows."""
+    """Fill 16-bit tensors with NaN payloads and float32 ones with NaN: an unwritten element
+    shows.
+    """
     for tensor in tensors:
         if tensor.element_size() == 2:
             tensor.view(torch.int16).fill_(NAN16)
@@ -94,7 +99,9 @@ def replay_with_changes(
     verify: Callable[[int], None],
     cycles: int = 8,
 ) -> None:
-    """Capture once, then for each cycle change the inputs, poison the outputs, replay and verify."""
+    """Capture once, then for each cycle change the inputs, poison the outputs, replay and
+    verify.
+    """
     refill(0)
     graph = capture(run)
     for cycle in range(cycles):
@@ -108,7 +115,9 @@ def replay_with_changes(
 def stress_beside_traffic(
     run: Callable[[], None], *, verify: Callable[[], None], cycles: int = 64
 ) -> None:
-    """Run on an auxiliary stream while another stream keeps the card busy; verify after every cycle."""
+    """Run on an auxiliary stream while another stream keeps the card busy; verify after every
+    cycle.
+    """
     auxiliary, traffic = torch.cuda.Stream(), torch.cuda.Stream()
     ballast = torch.randn(2048, 2048, device="cuda")
     torch.cuda.synchronize()

@@ -17,9 +17,11 @@ from typing import Any
 import torch
 
 from kernels_sm70.build import build
-from kernels_sm70.contract import KernelSpec
+from kernels_sm70.contract import KernelSpec, arch_number
+from kernels_sm70.registry import kernels_of
 
 DEFINES_ENV = "KERNELS_SM70_DEFINES"
+STATIC_SHARED_MAX = 48 * 1024  # a block gets more only after asking
 _lock = threading.Lock()
 _functions: dict[tuple[int, str], Any] = {}
 
@@ -39,6 +41,13 @@ class Geometry:
     dependent: bool = True
 
 
+def forced_volta() -> bool:
+    """Whether this process builds with Volta's matrix instruction on a newer card (checks only,
+    fp16 only).
+    """
+    return "KS_FORCE_VOLTA_ATOM" in os.environ.get(DEFINES_ENV, "")
+
+
 def architecture(device: torch.device) -> str:
     """The architecture to compile for on this device: "sm_70" on Volta, "sm_90" on Hopper."""
     major, minor = torch.cuda.get_device_capability(device)
@@ -56,8 +65,14 @@ def launch(
     """
     from cuda.bindings import driver
 
-    index = torch.cuda.current_device() if device.index is None else device.index
-    function = _functions.get((index, spec.entry)) or _load(spec, index, geometry)
+    index = _index(device)
+    if (index, spec.entry) not in _functions:
+        _load(spec.operation, index)
+    function = _functions.get((index, spec.entry))
+    if function is None:
+        raise LaunchError(
+            f"{spec.entry}: not in the build for {architecture(device)}; it is for {spec.arches}"
+        )
     config = driver.CUlaunchConfig()
     config.gridDimX, config.gridDimY, config.gridDimZ = geometry.grid
     config.blockDimX, config.blockDimY, config.blockDimZ = geometry.threads, 1, 1
@@ -90,32 +105,54 @@ def _attributes(driver: Any, geometry: Geometry, index: int) -> list[Any]:
     return attributes
 
 
-def _load(spec: KernelSpec, index: int, geometry: Geometry) -> Any:
+def preload(operations: tuple[str, ...], device: torch.device) -> None:
+    """Compile and load operations now: a first launch inside a graph capture may not load code."""
+    for operation in operations:
+        _load(operation, _index(device))
+
+
+def _index(device: torch.device) -> int:
+    return int(torch.cuda.current_device() if device.index is None else device.index)
+
+
+def _load(operation: str, index: int) -> None:
     """Load the operation's cubin once per device; every entry of it stays resident."""
     from cuda.bindings import driver
 
+    device = torch.device("cuda", index)
+    arch = architecture(device)
+    specs = [spec for spec in kernels_of(operation) if _compiled(spec, arch)]
     with _lock, torch.cuda.device(index):
-        torch.cuda.current_stream(index)  # makes torch's primary context current in this thread
-        torch.cuda.synchronize(index) if not torch.cuda.is_initialized() else None
-        key = (index, spec.entry)
-        if key in _functions:
-            return _functions[key]
-        defines = tuple(filter(None, os.environ.get(DEFINES_ENV, "").split(",")))
-        artifact = build(spec.operation, architecture(torch.device("cuda", index)), defines=defines)
+        if all((index, spec.entry) in _functions for spec in specs):
+            return
+        torch.zeros(1, device=device)  # makes torch's primary context current in this thread
+        artifact = build(operation, arch, defines=_defines())
         status, library = driver.cuLibraryLoadData(artifact.cubin, [], [], 0, [], [], 0)
-        _check(driver, status, f"load {spec.operation}")
-        status, kernel = driver.cuLibraryGetKernel(library, spec.entry.encode())
-        _check(driver, status, f"find {spec.entry}")
-        status, function = driver.cuKernelGetFunction(kernel)
-        _check(driver, status, f"resolve {spec.entry}")
-        if geometry.dynamic_shared_bytes > 48 * 1024:
-            wanted = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-            (status,) = driver.cuFuncSetAttribute(function, wanted, geometry.dynamic_shared_bytes)
-            _check(
-                driver, status, f"{spec.entry}: {geometry.dynamic_shared_bytes} B of shared memory"
-            )
-        _functions[key] = function
-        return function
+        _check(driver, status, f"load {operation}")
+        for spec in specs:
+            status, kernel = driver.cuLibraryGetKernel(library, spec.entry.encode())
+            _check(driver, status, f"find {spec.entry}")
+            status, function = driver.cuKernelGetFunction(kernel)
+            _check(driver, status, f"resolve {spec.entry}")
+            shared = spec.dynamic_shared(arch)
+            if shared > STATIC_SHARED_MAX:
+                wanted = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+                (status,) = driver.cuFuncSetAttribute(function, wanted, shared)
+                _check(driver, status, f"{spec.entry}: {shared} B of shared memory")
+            _functions[index, spec.entry] = function
+
+
+def _defines() -> tuple[str, ...]:
+    return tuple(filter(None, os.environ.get(DEFINES_ENV, "").split(",")))
+
+
+def _compiled(spec: KernelSpec, arch: str) -> bool:
+    """Whether the build for `arch` holds the entry: bf16 needs Ampere, and Volta's atom has
+    none.
+    """
+    if forced_volta() and spec.storage == "bf16":
+        return False
+    return any(arch_number(known) <= arch_number(arch) for known in spec.arches)
 
 
 def _check(driver: Any, status: Any, what: str) -> None:

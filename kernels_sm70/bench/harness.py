@@ -34,7 +34,9 @@ class Absent:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A speed target of a candidate: at most `max_floors` times its floor, at least `min_speedup` over `baseline`."""
+    """A speed target of a candidate: at most `max_floors` times its floor, at least `min_speedup`
+    over `baseline`.
+    """
 
     max_floors: float | None = None
     min_speedup: float | None = None
@@ -93,7 +95,7 @@ def measure_copy_bytes_per_s(device: torch.device) -> float:
         stop.record()
         stop.synchronize()
         times.append(start.elapsed_time(stop) * 1e-3)
-    return 2 * source.numel() / statistics.median(times)
+    return float(2 * source.numel() / statistics.median(times))
 
 
 def run_case(
@@ -223,7 +225,8 @@ def table(rows: list[Row]) -> str:
         speed = "" if row.speedup is None else f"{row.speedup:.2f}x {row.baseline}"
         met = "" if row.met is None else ("yes" if row.met else "no")
         lines.append(
-            f"| {row.operation} | {row.case} | {row.candidate} | {timing} | {row.bytes / 1e6:.3f} | "
-            f"{row.floor_us:.3f} | {floors} | {fraction} | {speed} | {row.target} | {met} |"
+            f"| {row.operation} | {row.case} | {row.candidate} | {timing} | "
+            f"{row.bytes / 1e6:.3f} | {row.floor_us:.3f} | {floors} | {fraction} | {speed} | "
+            f"{row.target} | {met} |"
         )
     return "\n".join(lines)

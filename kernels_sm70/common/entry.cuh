@@ -42,8 +42,8 @@
 #else
 #define KS_VOLTA_ATOM 0
 #endif
-// Entries with bf16 storage are declared under this guard.
-#if KS_ARCH >= 800
+// Entries with bf16 storage are declared under this guard; Volta's matrix instruction has no bf16 form.
+#if KS_ARCH >= 800 && !KS_VOLTA_ATOM
 #define KS_HAS_BF16 1
 #else
 #define KS_HAS_BF16 0

@@ -74,7 +74,15 @@ struct WarpState {
   unsigned long long slots[2][32];
 };
 
+// An asynchronous copy happens as late as it may: at the wait. Without the wait the target keeps its NaN bytes.
+struct PendingCopy {
+  void* target;
+  const void* source;
+  bool valid;
+};
+
 struct Fiber {
+  std::vector<PendingCopy> copies;
   ucontext_t context;
   jmp_buf resume;
   std::unique_ptr<char[]> stack;
@@ -98,6 +106,18 @@ inline Index thread_index, block_index, block_dim, grid_dim;
 inline void yield() {
   Fiber& fiber = block.fibers[block.current];
   if (!_setjmp(fiber.resume)) _longjmp(block.scheduler, 1);
+}
+
+inline void copy_async(void* target, const void* source, bool valid) {
+  block.fibers[block.current].copies.push_back({target, source, valid});
+}
+inline void finish_copies() {
+  std::vector<PendingCopy>& copies = block.fibers[block.current].copies;
+  for (const PendingCopy& copy : copies) {
+    if (copy.valid) std::memcpy(copy.target, copy.source, 16);
+    else std::memset(copy.target, 0, 16);
+  }
+  copies.clear();
 }
 
 inline void block_barrier() {
@@ -181,7 +201,10 @@ inline std::vector<unsigned> ordering(unsigned count, int order, unsigned seed) 
 inline int run_block(unsigned threads, int order, unsigned seed) {
   for (const Region& region : shared_regions) std::memset(region.start, 0xff, region.bytes);
   std::memset(dynamic_shared.data(), 0xff, dynamic_shared.size());
-  for (Fiber& fiber : block.fibers) fiber.started = fiber.done = fiber.at_block_barrier = fiber.at_warp_barrier = false;
+  for (Fiber& fiber : block.fibers) {
+    fiber.started = fiber.done = fiber.at_block_barrier = fiber.at_warp_barrier = false;
+    fiber.copies.clear();
+  }
   for (WarpState& warp : block.warps) warp.arrived = 0;
   block.arrived = 0;
   const std::vector<unsigned> sequence = ordering(threads, order, seed);
@@ -346,3 +369,9 @@ inline float __fmul_rn(float a, float b) { return a * b; }
 inline float __fadd_rn(float a, float b) { return a + b; }
 inline int min(int a, int b) { return a < b ? a : b; }
 inline int max(int a, int b) { return a > b ? a : b; }
+inline unsigned atomicOr(unsigned* address, unsigned value) {
+  const unsigned old = *address;
+  *address = old | value;
+  return old;
+}
+using std::exp2f;

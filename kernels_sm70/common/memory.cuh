@@ -16,8 +16,8 @@ KS_DEVICE uint4 zero16() {
   return v;
 }
 
-// Weights, read once and by nobody else: through the read-only path, not kept in L1. volatile keeps the loads where
-// they are written (before `wait_for_predecessor`), which the compiler may otherwise sink to their first use.
+// Weights, read once and by nobody else: through the read-only path, not kept in L1. ptxas sinks such a load to its first
+// use, past `wait_for_predecessor`; where the early start matters use Staged below.
 KS_DEVICE uint4 load16_streamed(const void* address) {
 #if KS_ON_GPU
   uint4 v;
@@ -40,6 +40,58 @@ KS_DEVICE float load_from_l2(const float* address) {
   return *address;
 #endif
 }
+
+// Asynchronous copies of 16 bytes to shared memory; Volta has none.
+#define KS_ASYNC_COPY (KS_ARCH >= 800)
+#if KS_ASYNC_COPY
+// Enqueue a copy, or a fill with zeros when not `valid`; the address must be readable memory of the tensor either way.
+KS_DEVICE void copy16_async(void* shared, const void* address, bool valid) {
+#if KS_ON_GPU
+  const unsigned target = static_cast<unsigned>(__cvta_generic_to_shared(shared));
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(target), "l"(address), "r"(valid ? 16 : 0)
+               : "memory");
+#else
+  emu::copy_async(shared, address, valid);
+#endif
+}
+// Wait for this thread's own copies; other threads see them after a barrier.
+KS_DEVICE void wait_async_copies() {
+#if KS_ON_GPU
+  asm volatile("cp.async.wait_all;" ::: "memory");
+#else
+  emu::finish_copies();
+#endif
+}
+#else
+KS_DEVICE void copy16_async(void* shared, const void* address, bool valid) {
+  store16(shared, valid ? load16(address) : zero16());
+}
+KS_DEVICE void wait_async_copies() {}
+#endif
+
+// kCount 16-byte values that a thread fetches early and uses later. From Ampere on they wait in shared memory (the copy is
+// in flight without holding registers, and cannot be sunk past a fence); on Volta in registers.
+template <int kCount>
+struct Staged {
+#if KS_ASYNC_COPY
+  static constexpr int kBytesPerThread = 16 * kCount;
+  uint4* slots;
+  // `region`: kBytesPerThread for each thread of the block; a warp's part of it is contiguous.
+  KS_DEVICE explicit Staged(void* region)
+      : slots(static_cast<uint4*>(region) + (threadIdx.x >> 5) * (32u * kCount) + (threadIdx.x & 31u)) {}
+  KS_DEVICE void fetch(int i, const void* address, bool valid) { copy16_async(slots + 32 * i, address, valid); }
+  KS_DEVICE uint4 get(int i) const { return slots[32 * i]; }
+#else
+  static constexpr int kBytesPerThread = 0;
+  uint4 values[kCount];
+  KS_DEVICE explicit Staged(void*) {}
+  KS_DEVICE void fetch(int i, const void* address, bool valid) {
+    values[i] = zero16();
+    if (valid) values[i] = load16_streamed(address);
+  }
+  KS_DEVICE uint4 get(int i) const { return values[i]; }
+#endif
+};
 
 // Programmatic dependent launch (sm_90): everything before the wait may run while the previous kernel still does, so
 // only data that no kernel of the stream writes (weights) may be read before it. No-ops elsewhere.

@@ -1,16 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""GDN split copy: the two fused input projections of a gated delta net, to separate tensors, in one launch.
+"""GDN split copy: the two fused input projections of a gated delta net, to separate tensors, in
+one launch.
 
 Contract (ks_gdn_split)
-  inputs      qkvz [M, Q + Z] 16-bit, inner stride 1, rows and base 16-byte aligned, row stride >= width;
+  inputs      qkvz [M, Q + Z] 16-bit, inner stride 1, rows and base 16-byte aligned, row stride >=
+  width;
               ba [M, 2 B] 16-bit, inner stride 1, rows and base 8-byte aligned
               (per rank of four: Q 2560, Z 1536, B 12; unsharded: 10240, 6144, 48)
-  outputs     qkv [M, Q] (four-output form only), z [M, Z], b [M, B], a [M, B]; packed, newly allocated
+  outputs     qkv [M, Q] (four-output form only), z [M, Z], b [M, B], a [M, B]; packed, newly
+  allocated
   shapes      1 <= M <= 2^31 - 1; Q and Z multiples of 8; B a multiple of 4, 2 B / 4 <= 128
   aliasing    no output overlaps an input or another output
-  arithmetic  none: payloads of 16 bits are moved, NaN payloads included; bit-exact on every architecture
+  arithmetic  none: payloads of 16 bits are moved, NaN payloads included; bit-exact on every
+  architecture
   order       none
-  floor       read and write each moved payload once: 2 * 2 * M * (Q + Z + 2 B) bytes; 2 * 2 * M * (Z + 2 B)
+  floor       each moved payload read once and written once: 4 M (Q + Z + 2 B) bytes; 4 M (Z + 2 B)
               in the form that leaves q|k|v a view of its input
 Outside it the operation raises ContractError; the plugin's route counts a fallback instead.
 """

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import torch
@@ -27,7 +27,9 @@ def _four_copies(qkvz: torch.Tensor, ba: torch.Tensor) -> tuple[torch.Tensor, ..
 
 
 def _three_copies(qkvz: torch.Tensor, ba: torch.Tensor) -> tuple[torch.Tensor, ...]:
-    """What stock vLLM does at M > 1: b and a made contiguous, z copied by the gated norm's reshape."""
+    """What stock vLLM does at M > 1: b and a made contiguous, z copied by the gated norm's
+    reshape.
+    """
     half = HALVES // 2
     return (qkvz[:, QKV:].reshape(-1, 128), ba[:, :half].contiguous(), ba[:, half:].contiguous())
 
@@ -40,7 +42,7 @@ def _split(qkvz: torch.Tensor, ba: torch.Tensor, *, with_qkv: bool) -> tuple[tor
     return outputs
 
 
-WAYS = {
+WAYS: dict[str, Callable[[torch.Tensor, torch.Tensor], tuple[torch.Tensor, ...]]] = {
     "four copies (torch)": _four_copies,
     "three copies (stock)": _three_copies,
     "kernel, four outputs": partial(_split, with_qkv=True),

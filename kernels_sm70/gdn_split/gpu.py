@@ -32,7 +32,7 @@ def _verify(
     qkvz: torch.Tensor, ba: torch.Tensor, outputs: tuple[torch.Tensor, ...], what: str
 ) -> None:
     for name, found, want in zip(
-        "qkv z b a".split(), outputs, reference.split(qkvz, ba, QKV), strict=True
+        ["qkv", "z", "b", "a"], outputs, reference.split(qkvz, ba, QKV), strict=True
     ):
         if not gpu_checks.same_bits(found, want):
             raise AssertionError(f"gdn_split {what}: {name} differs from its slice")
@@ -65,7 +65,9 @@ def every_payload(report: gpu_checks.Report) -> None:
 
 
 def graph_replay(report: gpu_checks.Report) -> None:
-    """Changed inputs and poisoned outputs under graph replay, then an auxiliary stream beside traffic."""
+    """Changed inputs and poisoned outputs under graph replay, then an auxiliary stream beside
+    traffic.
+    """
     rows = 16
     qkvz, ba = (random_payloads(rows, n, report.device, seed=n) for n in (WIDTH, HALVES))
     outputs = _outputs(rows, report.device)

@@ -92,7 +92,9 @@ def _check_shapes(qkvz: Any, ba: Any, qkv_width: int) -> None:
 
 
 def plan(qkvz: Any, ba: Any, outputs: tuple[Any, ...], *, hits: int) -> tuple[Args, Geometry]:
-    """Args and geometry for checked inputs. `outputs`: (qkv or None, z, b, a), packed; `hits`: an address or 0."""
+    """Args and geometry for checked inputs. `outputs`: (qkv or None, z, b, a), packed; `hits`: an
+    address or 0.
+    """
     qkv, z, b, a = outputs
     rows, width = qkvz.shape
     z_vectors = z.shape[1] // 8

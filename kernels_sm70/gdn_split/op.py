@@ -2,7 +2,7 @@
 """torch operations of the GDN split and the choice between them and the original route.
 
 kernels_sm70::gdn_split      four packed outputs
-kernels_sm70::gdn_split_zba  z, b and a packed; q|k|v stays a view of the projection (what stock vLLM needs)
+kernels_sm70::gdn_split_zba  z, b, a packed; q|k|v stays a view of the projection (stock vLLM)
 """
 
 from __future__ import annotations
@@ -55,7 +55,8 @@ def _cpu(
 
 for _name, _with_qkv in (("gdn_split", True), ("gdn_split_zba", False)):
     library.define(
-        f"{_name}(Tensor qkvz, Tensor ba, int qkv_width) -> ({'Tensor, ' * (3 if _with_qkv else 2)}Tensor)",
+        f"{_name}(Tensor qkvz, Tensor ba, int qkv_width)"
+        f" -> ({'Tensor, ' * (3 if _with_qkv else 2)}Tensor)",
         cuda=lambda x, y, n, _w=_with_qkv: _cuda(x, y, n, _w),
         cpu=lambda x, y, n, _w=_with_qkv: _cpu(x, y, n, _w),
         fake=lambda x, y, n, _w=_with_qkv: _outputs(x, y, n, _w),
@@ -80,7 +81,8 @@ def route(qkvz: torch.Tensor, ba: torch.Tensor, qkv_width: int) -> str | None:
 def split_zba(
     qkvz: torch.Tensor, ba: torch.Tensor, qkv_width: int
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, torch.Tensor]:
-    """Return (qkv, z, b, a) for stock vLLM: qkv a view; the rest by the kernel, or as views when routed away.
+    """Return (qkv, z, b, a) for stock vLLM: qkv a view; the rest by the kernel, or as views when
+    routed away.
 
     Every call is counted: a hit by the kernel itself, a fallback under its reason.
     """

@@ -1,0 +1,299 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Checks at the door, Args and grids of the hyper-connection kernels.
+
+Each `plan_*` builds (entry, Args, Geometry) from tensors and enqueues nothing, so the CPU tests
+hand
+the same plan to the emulation that a launch hands to the driver.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from kernels_sm70 import runtime
+from kernels_sm70.contract import arch_number, check_rows, check_tensor, refuse, row_stride
+from kernels_sm70.hyper_connection import (
+    CLUSTER,
+    DOWN_SLICE,
+    HIDDEN_MAX,
+    RANK_MAX,
+    ROWS_MAX,
+    SPECS,
+    STREAMS,
+)
+from kernels_sm70.hyper_connection.args import DownArgs, NormArgs, UpArgs
+
+WHERE = "hyper_connection"
+STORAGES = {torch.float16: "fp16", torch.bfloat16: "bf16"}
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One launch that has passed its contract."""
+
+    entry: str
+    args: ctypes.Structure
+    geometry: runtime.Geometry
+
+    def launch(self, device: torch.device, *, dependent: bool = True) -> None:
+        """Enqueue it on the current stream of `device`; not dependent: after the previous kernel
+        has ended.
+        """
+        geometry = replace(self.geometry, dependent=dependent)
+        runtime.launch(SPECS[self.entry], self.args, geometry, device=device)
+
+
+def address(tensor: Any) -> int | None:
+    """The tensor's address, or a null pointer for None."""
+    return None if tensor is None else int(tensor.data_ptr())
+
+
+def storage_of(tensor: Any) -> str:
+    """ "fp16" or "bf16"; anything else is out of contract."""
+    storage = STORAGES.get(tensor.dtype)
+    if storage is None:
+        raise refuse(
+            WHERE,
+            what="dtype",
+            expected="float16 or bfloat16",
+            found=tensor.dtype,
+            remedy="use the original route",
+        )
+    return storage
+
+
+def check_sizes(rows: int, hidden: int) -> None:
+    """Refuse M outside 1..24 and hidden sizes the kernels are not written for."""
+    check_rows(WHERE, rows, low=1, high=ROWS_MAX)
+    if hidden % 16 or not 0 < hidden <= HIDDEN_MAX:
+        raise refuse(
+            WHERE,
+            what="hidden size",
+            expected=f"a multiple of 16 up to {HIDDEN_MAX}",
+            found=hidden,
+            remedy="use the original route",
+        )
+
+
+def check_rank(rank: int) -> None:
+    """Refuse a low rank that is not a multiple of 32 up to 320."""
+    if rank % 32 or not 0 < rank <= RANK_MAX:
+        raise refuse(
+            WHERE,
+            what="low rank",
+            expected=f"a multiple of 32 up to {RANK_MAX}",
+            found=rank,
+            remedy="use the original route",
+        )
+
+
+def tiles_of(rows: int) -> int:
+    """Token tiles of eight: 1, 2 or 3."""
+    return -(-rows // 8)
+
+
+def plan_norm(
+    residual: Any,
+    block: Any,
+    injection: Any,
+    weight: Any,
+    combined: Any,
+    normed: Any,
+    *,
+    eps: float,
+    arrivals: Any = None,
+    hits: int = 0,
+) -> Plan:
+    """combine + norm. `block` and `injection` may be None; without a block `combined` may be None
+    too.
+    """
+    storage, rows, depth = storage_of(residual), residual.shape[0], residual.shape[1]
+    hidden = depth // STREAMS
+    check_sizes(rows, hidden)
+    same = {"dtype": residual.dtype, "device": residual.device}
+    check_tensor(WHERE, "residual", residual, shape=(None, STREAMS * hidden), **same)
+    if block is not None:
+        check_tensor(WHERE, "block", block, shape=(rows, hidden), **same)
+        check_tensor(WHERE, "combined", combined, shape=(rows, depth), **same)
+    if injection is not None:
+        check_tensor(
+            WHERE, "injection", injection, shape=(rows, STREAMS), row_alignment_bytes=2, **same
+        )
+    width = weight.numel()
+    if width not in (hidden, depth):
+        raise refuse(
+            WHERE,
+            what="norm weight elements",
+            expected=f"{hidden} or {depth}",
+            found=width,
+            remedy="pass the per-branch or the shared norm weight",
+        )
+    check_tensor(WHERE, "norm weight", weight.view(1, -1), shape=(1, width), **same)
+    args = NormArgs(
+        address(residual),
+        address(block),
+        address(injection),
+        address(weight),
+        address(combined),
+        address(normed),
+        address(arrivals),
+        hits or None,
+        row_stride(residual),
+        0 if block is None else row_stride(block),
+        0 if injection is None else row_stride(injection),
+        rows,
+        hidden,
+        hidden if width == depth else 0,
+        0 if arrivals is None else arrivals.numel(),
+        eps,
+        0,
+    )
+    spec = SPECS[f"ks_hc_combine_norm_{storage}"]
+    return Plan(spec.entry, args, runtime.Geometry((STREAMS, rows, 1), spec.threads))
+
+
+def down_grid(depth: int, outputs: int) -> tuple[int, int]:
+    """(slices of 1280 k, tiles of 16 weight rows)."""
+    return -(-depth // DOWN_SLICE), -(-outputs // 16)
+
+
+def down_workspace(
+    rows: int, depth: int, outputs: int, *, arch: str, device: torch.device
+) -> tuple[Any, Any] | None:
+    """(partials float32, arrivals int32), uninitialised; None where the clustered form needs
+    neither.
+    """
+    slices, tiles = down_grid(depth, outputs)
+    if arch_number(arch) >= 90 and slices == CLUSTER:
+        return None
+    elements = slices * tiles * 16 * 8 * tiles_of(rows)
+    return (
+        torch.empty(elements, dtype=torch.float32, device=device),
+        torch.empty(tiles, dtype=torch.int32, device=device),
+    )
+
+
+def plan_down(
+    normed: Any,
+    weight: Any,
+    lora: Any,
+    injection: Any,
+    *,
+    arch: str,
+    workspace: tuple[Any, Any] | None,
+    hits: int = 0,
+) -> Plan:
+    """down + inject. Without a workspace the clustered form is planned (sm_90, eight slices)."""
+    storage, (rows, depth), lora_rows = storage_of(normed), normed.shape, lora.shape[1]
+    extra = 0 if injection is None else injection.shape[1]
+    check_sizes(rows, depth // STREAMS)
+    same = {"dtype": normed.dtype, "device": normed.device}
+    check_tensor(WHERE, "down weight", weight, shape=(None, depth), **same)
+    if (
+        weight.shape[0] < lora_rows + extra
+        or not weight.is_contiguous()
+        or not normed.is_contiguous()
+    ):
+        raise refuse(
+            WHERE,
+            what="down operands",
+            expected=f"packed, at least {lora_rows + extra} weight rows",
+            found=f"{tuple(weight.shape)} strides {weight.stride()}",
+            remedy="pass packed rows",
+        )
+    slices, tiles = down_grid(depth, lora_rows + extra)
+    form = "down" if workspace else "down_clustered"
+    if workspace is None and (slices != CLUSTER or arch_number(arch) < 90):
+        raise refuse(
+            WHERE,
+            what="clustered down",
+            expected=f"sm_90 and {CLUSTER} slices",
+            found=f"{arch} and {slices}",
+            remedy="give a workspace",
+        )
+    partials, arrivals = workspace or (None, None)
+    spec = SPECS[f"ks_hc_{form}_{storage}_t{tiles_of(rows)}"]
+    args = DownArgs(
+        address(normed),
+        address(weight),
+        address(lora),
+        address(injection),
+        address(partials),
+        address(arrivals),
+        hits or None,
+        row_stride(lora),
+        0 if injection is None else row_stride(injection),
+        rows,
+        depth,
+        lora_rows,
+        extra,
+    )
+    return Plan(
+        spec.entry,
+        args,
+        runtime.Geometry(
+            (slices, tiles, 1),
+            spec.threads,
+            spec.dynamic_shared(arch),
+            cluster=1 if workspace else CLUSTER,
+        ),
+    )
+
+
+def plan_up(
+    lora: Any,
+    weight: Any,
+    normed: Any,
+    mixed: Any,
+    *,
+    arch: str,
+    first_column: int = 0,
+    hits: int = 0,
+) -> Plan:
+    """up + gate + mix of the columns first_column .. first_column + weight rows / 4, into `mixed`
+    [M, columns].
+    """
+    storage, (rows, depth), rank = storage_of(normed), normed.shape, lora.shape[1]
+    hidden, columns = depth // STREAMS, weight.shape[0] // STREAMS
+    check_sizes(rows, hidden)
+    check_rank(rank)
+    same = {"dtype": normed.dtype, "device": normed.device}
+    check_tensor(WHERE, "lora", lora, shape=(rows, rank), **same)
+    check_tensor(WHERE, "up weight", weight, shape=(STREAMS * columns, rank), **same)
+    check_tensor(WHERE, "mixed", mixed, shape=(rows, columns), row_alignment_bytes=2, **same)
+    if (
+        columns % 16
+        or first_column % 16
+        or first_column + columns > hidden
+        or not weight.is_contiguous()
+    ):
+        raise refuse(
+            WHERE,
+            what="up columns",
+            expected=f"packed multiples of 16 inside {hidden}",
+            found=f"{first_column}..{first_column + columns}, strides {weight.stride()}",
+            remedy="prepare the shard with weights.prepare_up_shard",
+        )
+    spec = SPECS[f"ks_hc_up_mix_{storage}_t{tiles_of(rows)}"]
+    args = UpArgs(
+        address(lora),
+        address(weight),
+        int(normed.data_ptr()) + 2 * first_column,
+        address(mixed),
+        hits or None,
+        row_stride(lora),
+        row_stride(mixed),
+        rows,
+        rank,
+        columns,
+        hidden,
+    )
+    return Plan(
+        spec.entry,
+        args,
+        runtime.Geometry((columns // 16, 1, 1), spec.threads, spec.dynamic_shared(arch)),
+    )
