@@ -2,25 +2,28 @@
 """Grouped MoE for decode: routes packed <= 8 to a group by expert, W13, W2, fixed-slot-order sum.
 
 Contract (ks_moe_plan, ks_moe_w13_*, ks_moe_w2_*, ks_moe_reduce_*)
-  inputs      x [M, 2560] S, inner stride 1, rows 16-byte aligned; topk_ids [M, K] int32 and topk_weights [M, K]
-              float32, packed. S is fp16, or bf16 where the architecture has it.
+  inputs      x [M, 2560] S, inner stride 1, rows 16-byte aligned; S is fp16, or bf16 where the
+              architecture has it; topk_ids [M, K] int32 and topk_weights [M, K] float32, packed
   experts     plain:  w13 [E, 2 I, 2560] S (rows 0..I-1 gate, then up), w2 [E, 2560, I] S
-              NVFP4:  w13 [E, 2 I, 1280] uint8 (low nibble = even k), w13_scale [E, 2 I, 160] e4m3 (16 k a scale),
-                      w13_global [E, 2] float32 (gate, up); w2 [E, 2560, I / 2], w2_scale [E, 2560, I / 16],
-                      w2_global [E]. Finite scales: `prepare` refuses an e4m3 NaN.
+              NVFP4:  w13 [E, 2 I, 1280] uint8 (low nibble = even k), w2 [E, 2560, I / 2] uint8,
+              w13_scale [E, 2 I, 160] and w2_scale [E, 2560, I / 16] e4m3 (one for 16 k),
+              w13_global [E, 2] (gate, up) and w2_global [E] float32;
+              `prepare` refuses scales that are not finite
               packed, weights 16-byte aligned; I is 160 a rank of four, or any multiple of 160
   output      y [M, 2560] S
   shapes      1 <= M * K <= 1024 routes (256 where W13 plans for itself)
   dropped     an id outside [0, E) adds nothing; plan[2] counts them
   aliasing    none
   rounding    f() to S, all else float32:
-              h = f(g * sum_k x[k] W[n, k])       weights exact: e2m1 * e4m3 fits S, g multiplies the float sum
-              a = f(silu(h_gate) * h_up)          silu(h) = h / (1 + exp(-h)), not rounded by itself
+              h = f(g * sum_k x[k] W[n, k]), the weights e2m1 * e4m3 exact in S
+              a = f(silu(h_gate) * h_up), silu(h) = h / (1 + exp(-h)) not rounded by itself
               o = f(g * sum_i a[i] W2[n, i])
               y = f(sum over slots)
-  order       h: k inside the matrix atom as mma.cuh says, then the K parts in warp order; o: the atom's order;
+  order       h: k inside the matrix atom as mma.cuh says, then the K parts in warp order;
+              o: the atom's order;
               y: slots 0..K-1, acc = fma(weight, o, acc) from 0: bit-exact on every architecture
-  floor       each chosen expert's bytes once (NVFP4 691,200 at I = 160; plain 2,457,600), x, y and the routing
+  floor       each chosen expert's bytes once (NVFP4 691,200 at I = 160; plain 2,457,600), x, y
+              and the routing
 Outside it the operation raises ContractError; a plugin's route counts a fallback instead.
 """
 
@@ -32,7 +35,8 @@ EXPERTS, TOP_K, INTERMEDIATE = 512, 10, 160
 
 
 def expected_experts(rows: int, experts: int = EXPERTS, top_k: int = TOP_K) -> float:
-    """Distinct experts that `rows` tokens choose, in expectation, when every choice is equally likely."""
+    """Distinct experts that `rows` tokens choose, in expectation, when every choice is equally
+    likely."""
     return experts * (1.0 - (1.0 - top_k / experts) ** rows)
 
 

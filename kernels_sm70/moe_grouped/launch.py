@@ -40,9 +40,26 @@ class Args(ctypes.Structure):
     """Mirror of ks::moe::Args."""
 
     _fields_ = (
-        *((name, ctypes.c_void_p) for name in (
-            "x", "w13", "w13_scale", "w13_global", "w2", "w2_scale", "w2_global", "topk_ids", "topk_weights",
-            "plan", "activation", "routed", "y", "arrivals", "hits")),
+        *(
+            (name, ctypes.c_void_p)
+            for name in (
+                "x",
+                "w13",
+                "w13_scale",
+                "w13_global",
+                "w2",
+                "w2_scale",
+                "w2_global",
+                "topk_ids",
+                "topk_weights",
+                "plan",
+                "activation",
+                "routed",
+                "y",
+                "arrivals",
+                "hits",
+            )
+        ),
         ("x_stride", ctypes.c_longlong),
         *((name, ctypes.c_int) for name in ("routes", "top_k", "intermediate", "experts")),
     )
@@ -72,7 +89,8 @@ class Experts:
 
 @dataclass(frozen=True, slots=True)
 class Variant:
-    """Which kernels make up the operation. `w13` is "w13", "w13_inline" (plans for itself) or "w13_split2"."""
+    """Which kernels make up the operation. `w13` is "w13", "w13_inline" (plans for itself) or
+    "w13_split2"."""
 
     w13: str = "w13"
     fused_reduce: bool = True
@@ -113,13 +131,28 @@ def check_experts(experts: Experts, storage: torch.dtype) -> None:
     count, rows = int(experts.w13.shape[0]), int(experts.w13.shape[1])
     width = rows // 2
     if width == 0 or rows % 2 or width % PASS:
-        raise refuse(WHERE, what="intermediate size", expected=f"a multiple of {PASS}", found=width,
-                     remedy="use the original route for this geometry")
+        raise refuse(
+            WHERE,
+            what="intermediate size",
+            expected=f"a multiple of {PASS}",
+            found=width,
+            remedy="use the original route for this geometry",
+        )
     device = experts.w13.device
     halved = experts.kind == "nvfp4"
     wanted: list[tuple[str, torch.Tensor | None, tuple[int, ...], torch.dtype]] = [
-        ("w13", experts.w13, (count, rows, HIDDEN // 2 if halved else HIDDEN), torch.uint8 if halved else storage),
-        ("w2", experts.w2, (count, HIDDEN, width // 2 if halved else width), torch.uint8 if halved else storage),
+        (
+            "w13",
+            experts.w13,
+            (count, rows, HIDDEN // 2 if halved else HIDDEN),
+            torch.uint8 if halved else storage,
+        ),
+        (
+            "w2",
+            experts.w2,
+            (count, HIDDEN, width // 2 if halved else width),
+            torch.uint8 if halved else storage,
+        ),
     ]
     if halved:
         wanted += [
@@ -130,17 +163,36 @@ def check_experts(experts: Experts, storage: torch.dtype) -> None:
         ]
     for name, tensor, shape, dtype in wanted:
         if tensor is None:
-            raise refuse(WHERE, what=name, expected="a tensor, as w13_scale is given", found="None",
-                         remedy="pass all four scales, or none for plain experts")
+            raise refuse(
+                WHERE,
+                what=name,
+                expected="a tensor, as w13_scale is given",
+                found="None",
+                remedy="pass all four scales, or none for plain experts",
+            )
         alignment = 4 if name.endswith("global") else 2 if name.endswith("scale") else 16
-        check_tensor(WHERE, name, tensor, shape=shape, dtype=dtype, device=device, row_alignment_bytes=alignment)
+        check_tensor(
+            WHERE,
+            name,
+            tensor,
+            shape=shape,
+            dtype=dtype,
+            device=device,
+            row_alignment_bytes=alignment,
+        )
         if not tensor.is_contiguous():
-            raise refuse(WHERE, what=f"{name} layout", expected="packed", found=f"strides {tensor.stride()}",
-                         remedy="prepare the weights once with .contiguous()")
+            raise refuse(
+                WHERE,
+                what=f"{name} layout",
+                expected="packed",
+                found=f"strides {tensor.stride()}",
+                remedy="prepare the weights once with .contiguous()",
+            )
 
 
 def prepare(experts: Experts, storage: torch.dtype) -> Experts:
-    """Check weights once, at load: layout, and that no scale is NaN or infinite. Reads the data (synchronises).
+    """Check weights once, at load: layout, and that no scale is NaN or infinite. Reads the data
+    (synchronises).
 
     Raises:
         ContractError: also when a block scale is an e4m3 NaN or a global scale is not finite.
@@ -155,8 +207,13 @@ def prepare(experts: Experts, storage: torch.dtype) -> Experts:
         else:
             bad = int((~torch.isfinite(tensor)).sum())
         if bad:
-            raise refuse(WHERE, what=name, expected="finite scales", found=f"{bad} that are not",
-                         remedy="repair the checkpoint; the kernel would read a NaN scale as a number")
+            raise refuse(
+                WHERE,
+                what=name,
+                expected="finite scales",
+                found=f"{bad} that are not",
+                remedy="repair the checkpoint; the kernel would read a NaN scale as a number",
+            )
     return experts
 
 
@@ -167,22 +224,53 @@ def check(x: Any, experts: Experts, topk_weights: Any, topk_ids: Any) -> None:
         ContractError: naming the clause.
     """
     if x.dtype not in STORAGE:
-        raise refuse(WHERE, what="x dtype", expected="float16 or bfloat16", found=x.dtype,
-                     remedy="use the original route")
+        raise refuse(
+            WHERE,
+            what="x dtype",
+            expected="float16 or bfloat16",
+            found=x.dtype,
+            remedy="use the original route",
+        )
     check_tensor(WHERE, "x", x, shape=(None, HIDDEN), dtype=x.dtype, device=experts.w13.device)
     check_experts(experts, x.dtype)
     rows = int(x.shape[0])
-    for name, tensor, dtype in (("topk_ids", topk_ids, torch.int32), ("topk_weights", topk_weights, torch.float32)):
-        check_tensor(WHERE, name, tensor, shape=(rows, None), dtype=dtype, device=x.device, row_alignment_bytes=4)
+    for name, tensor, dtype in (
+        ("topk_ids", topk_ids, torch.int32),
+        ("topk_weights", topk_weights, torch.float32),
+    ):
+        check_tensor(
+            WHERE,
+            name,
+            tensor,
+            shape=(rows, None),
+            dtype=dtype,
+            device=x.device,
+            row_alignment_bytes=4,
+        )
         if not tensor.is_contiguous():
-            raise refuse(WHERE, what=f"{name} layout", expected="packed", found=f"strides {tensor.stride()}",
-                         remedy="pass the router's own output")
+            raise refuse(
+                WHERE,
+                what=f"{name} layout",
+                expected="packed",
+                found=f"strides {tensor.stride()}",
+                remedy="pass the router's own output",
+            )
     if topk_ids.shape != topk_weights.shape:
-        raise refuse(WHERE, what="topk_weights shape", expected=str(list(topk_ids.shape)),
-                     found=list(topk_weights.shape), remedy="pass both outputs of one router call")
+        raise refuse(
+            WHERE,
+            what="topk_weights shape",
+            expected=str(list(topk_ids.shape)),
+            found=list(topk_weights.shape),
+            remedy="pass both outputs of one router call",
+        )
     if not 1 <= topk_ids.numel() <= MAX_ROUTES:
-        raise refuse(WHERE, what="routes (M * K)", expected=f"1 to {MAX_ROUTES}", found=topk_ids.numel(),
-                     remedy="skip an empty batch; send prefill widths to the original route")
+        raise refuse(
+            WHERE,
+            what="routes (M * K)",
+            expected=f"1 to {MAX_ROUTES}",
+            found=topk_ids.numel(),
+            remedy="skip an empty batch; send prefill widths to the original route",
+        )
     check_layout(WHERE, "topk_ids", topk_ids, row_alignment_bytes=4)
 
 
@@ -190,10 +278,10 @@ def allocate(x: torch.Tensor, intermediate: int, routes: int) -> Buffers:
     """Uninitialised buffers for a call."""
     integers = {"dtype": torch.int32, "device": x.device}
     return Buffers(
-        torch.empty(PLAN_HEADER + PLAN_GROUP * routes, **integers),  # type: ignore[arg-type]
+        torch.empty(PLAN_HEADER + PLAN_GROUP * routes, **integers),
         x.new_empty(routes, intermediate),
         x.new_empty(routes, HIDDEN),
-        torch.empty(ARRIVALS, **integers),  # type: ignore[arg-type]
+        torch.empty(ARRIVALS, **integers),
         x.new_empty(x.shape[0], HIDDEN),
     )
 
@@ -213,17 +301,39 @@ def steps(
     count = int(experts.w13.shape[0])
     inline = variant.w13 == "w13_inline"
     args = Args(
-        x.data_ptr(), experts.w13.data_ptr(), _address(experts.w13_scale), _address(experts.w13_global),
-        experts.w2.data_ptr(), _address(experts.w2_scale), _address(experts.w2_global), topk_ids.data_ptr(),
-        topk_weights.data_ptr(), buffers.plan.data_ptr(), buffers.activation.data_ptr(), buffers.routed.data_ptr(),
-        buffers.y.data_ptr(), buffers.arrivals.data_ptr(), (hits if inline else 0) or None,
-        row_stride(x), routes, top_k, experts.intermediate, count,
+        x.data_ptr(),
+        experts.w13.data_ptr(),
+        _address(experts.w13_scale),
+        _address(experts.w13_global),
+        experts.w2.data_ptr(),
+        _address(experts.w2_scale),
+        _address(experts.w2_global),
+        topk_ids.data_ptr(),
+        topk_weights.data_ptr(),
+        buffers.plan.data_ptr(),
+        buffers.activation.data_ptr(),
+        buffers.routed.data_ptr(),
+        buffers.y.data_ptr(),
+        buffers.arrivals.data_ptr(),
+        (hits if inline else 0) or None,
+        row_stride(x),
+        routes,
+        top_k,
+        experts.intermediate,
+        count,
     )
     suffix = f"{experts.kind}_{STORAGE[x.dtype]}"
     if not inline:
         spec = SPECS["ks_moe_plan"]
-        planned = PlanArgs(topk_ids.data_ptr(), buffers.plan.data_ptr(), buffers.arrivals.data_ptr(), hits or None,
-                           routes, top_k, count)
+        planned = PlanArgs(
+            topk_ids.data_ptr(),
+            buffers.plan.data_ptr(),
+            buffers.arrivals.data_ptr(),
+            hits or None,
+            routes,
+            top_k,
+            count,
+        )
         yield spec, planned, Geometry((1, 1, 1), spec.threads)
     tiles = 2 if variant.w13 == "w13_split2" else 1
     spec = SPECS[f"ks_moe_{variant.w13}_{suffix}"]
@@ -250,6 +360,8 @@ def run(
 ) -> torch.Tensor:
     """Enqueue a checked call into given buffers and return y."""
     chosen = variant or variant_for(routing[1].numel())
-    for spec, args, geometry in steps(x, experts, routing, buffers=buffers, variant=chosen, hits=hits):
+    for spec, args, geometry in steps(
+        x, experts, routing, buffers=buffers, variant=chosen, hits=hits
+    ):
         launch(spec, args, geometry, device=x.device)
     return buffers.y

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fp64 oracle of the grouped MoE: every rounding point is a call of `rounded`; sums are float64."""
+"""The fp64 oracle of the grouped MoE: every rounding point is a call of `rounded`; sums are
+float64."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 
 @dataclass(frozen=True, slots=True)
 class Stages:
-    """Values after each rounding point: a [M, K, I], o [M, K, 2560], y [M, 2560]; dropped routes hold 0."""
+    """Values after each rounding point: a [M, K, I], o [M, K, 2560], y [M, 2560]; dropped routes
+    hold 0."""
 
     activation: torch.Tensor
     routed: torch.Tensor
@@ -49,7 +51,8 @@ def plan(topk_ids: torch.Tensor, experts: int) -> torch.Tensor:
 
 
 def dequantize(packed: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
-    """e2m1 * e4m3 in float64, exact: packed [..., n / 2] uint8, scale [..., n / 16] e4m3 -> [..., n]."""
+    """e2m1 * e4m3 in float64, exact: packed [..., n / 2] uint8, scale [..., n / 16] e4m3 -> [...,
+    n]."""
     table = torch.tensor([*E2M1, *(-v for v in E2M1)], dtype=torch.float64, device=packed.device)
     nibbles = torch.stack((packed & 15, packed >> 4), dim=-1).flatten(-2)
     blocks = scale.view(torch.float8_e4m3fn).double().repeat_interleave(16, dim=-1)
@@ -59,7 +62,8 @@ def dequantize(packed: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
 def expert_weights(
     weight: torch.Tensor, scale: torch.Tensor | None, global_scale: torch.Tensor | None, expert: int
 ) -> torch.Tensor:
-    """One expert's matrix in float64; a pair of global scales covers the upper and the lower half of its rows."""
+    """One expert's matrix in float64; a pair of global scales covers the upper and the lower half
+    of its rows."""
     if scale is None or global_scale is None:
         return weight[expert].double()
     values = dequantize(weight[expert], scale[expert])
@@ -67,11 +71,16 @@ def expert_weights(
     return values * factors.repeat_interleave(values.shape[0] // factors.numel())[:, None]
 
 
-def weighted_sum(routed: torch.Tensor, topk_weights: torch.Tensor, valid: torch.Tensor) -> torch.Tensor:
-    """The slot sum in float32, slot by slot, each step one fused multiply-add; [M, K, N] -> [M, N] float32.
+def weighted_sum(
+    routed: torch.Tensor, topk_weights: torch.Tensor, valid: torch.Tensor
+) -> torch.Tensor:
+    """The slot sum in float32, slot by slot, each step one fused multiply-add; [M, K, N] -> [M, N]
+    float32.
 
-    A float32 times a 16-bit value is exact in float64. Adding in float64 and rounding to float32 differs
-    from the fused operation only if the float64 sum is itself inexact and lands on a float32 tie; the
+    A float32 times a 16-bit value is exact in float64. Adding in float64 and rounding to float32
+    differs
+    from the fused operation only if the float64 sum is itself inexact and lands on a float32 tie;
+    the
     error-free residue decides those.
     """
     total = torch.zeros(routed.shape[0], routed.shape[2], dtype=torch.float32, device=routed.device)
@@ -88,7 +97,9 @@ def _fused_add(product: torch.Tensor, addend: torch.Tensor) -> torch.Tensor:
     low = (product - (high - virtual)) + (addend.double() - virtual)  # high + low is the exact sum
     result = high.float()
     # On a float32 tie of `high`, `low` says which side the exact sum lies.
-    tie_up = (high - result.double()) == (torch.nextafter(result, torch.full_like(result, torch.inf)).double() - high)
+    tie_up = (high - result.double()) == (
+        torch.nextafter(result, torch.full_like(result, torch.inf)).double() - high
+    )
     tie_down = (result.double() - high) == (
         high - torch.nextafter(result, torch.full_like(result, -torch.inf)).double()
     )
@@ -125,7 +136,9 @@ def outputs(
 ) -> torch.Tensor:
     """o [M, K, 2560] of a [M, K, I]."""
     experts = w2[0].shape[0]
-    out = torch.zeros(*topk_ids.shape, w2[0].shape[1], dtype=torch.float64, device=activation.device)
+    out = torch.zeros(
+        *topk_ids.shape, w2[0].shape[1], dtype=torch.float64, device=activation.device
+    )
     for expert in torch.unique(topk_ids[chosen(topk_ids, experts)]).tolist():
         token, slot = torch.nonzero(topk_ids == expert, as_tuple=True)
         a = activation[token, slot].double()

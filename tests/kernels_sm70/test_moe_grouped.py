@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Grouped MoE on the CPU: the device code itself, emulated, against the fp64 oracle; the oracle against others."""
+"""Grouped MoE on the CPU: the device code itself, emulated, against the fp64 oracle; the oracle
+against others."""
 
 from __future__ import annotations
 
@@ -30,7 +31,8 @@ from kernels_sm70.moe_grouped import (
 from kernels_sm70.moe_grouped.launch import Buffers, Experts, Variant
 
 POISON = 0x7FFF
-# Per rounding point: a float32 sum that falls on the other side of a rounding boundary moves one element by one ulp.
+# Per rounding point: a float32 sum that falls on the other side of a rounding boundary moves one
+# element by one ulp.
 BOUND = {torch.float16: 2e-4, torch.bfloat16: 2e-4}
 CASES = [
     pytest.param(torch.float16, False, id="fp16"),
@@ -61,7 +63,10 @@ def emulated(
     steps = launch.steps(x, experts, routing, buffers=buffers, variant=variant, hits=hits)
     for spec, args, geometry in steps:
         emulate.run(
-            lib, spec.entry, args, launch=emulate.Launch(geometry.grid, geometry.dynamic_shared_bytes, order)
+            lib,
+            spec.entry,
+            args,
+            launch=emulate.Launch(geometry.grid, geometry.dynamic_shared_bytes, order),
         )
     return buffers
 
@@ -89,7 +94,14 @@ def stage_errors(
 
 
 def inputs(
-    kind: str, storage: torch.dtype, *, rows: int, count: int = 12, top_k: int = 4, intermediate: int = 160, seed: int = 0
+    kind: str,
+    storage: torch.dtype,
+    *,
+    rows: int,
+    count: int = 12,
+    top_k: int = 4,
+    intermediate: int = 160,
+    seed: int = 0,
 ) -> tuple[torch.Tensor, Experts, tuple[torch.Tensor, torch.Tensor]]:
     experts = synthetic.experts(kind, storage, count=count, intermediate=intermediate, seed=seed)
     generator = torch.Generator().manual_seed(seed + 1)
@@ -100,7 +112,9 @@ def inputs(
 @pytest.mark.parametrize("variant", launch.VARIANTS.values(), ids=launch.VARIANTS)
 @pytest.mark.parametrize("kind", ["nvfp4", "plain"])
 @pytest.mark.parametrize(("storage", "volta"), CASES)
-def test_every_variant_meets_the_oracle(storage: torch.dtype, volta: bool, kind: str, variant: Variant) -> None:
+def test_every_variant_meets_the_oracle(
+    storage: torch.dtype, volta: bool, kind: str, variant: Variant
+) -> None:
     x, experts, routing = inputs(kind, storage, rows=5)
     buffers = emulated(x, experts, routing, variant=variant, volta=volta)
     a_error, o_error, y_equal = stage_errors(buffers, x, experts, routing)
@@ -111,7 +125,8 @@ def test_every_variant_meets_the_oracle(storage: torch.dtype, volta: bool, kind:
 
 @pytest.mark.parametrize("rows", [1, 2, 3, 4, 8, 16, 17])
 def test_every_width_and_many_routes_to_one_expert(rows: int) -> None:
-    # Two experts for two slots: each expert has `rows` routes, so groups of 8 and rests of every size occur.
+    # Two experts for two slots: each expert has `rows` routes, so groups of 8 and rests of every
+    # size occur.
     x, experts, routing = inputs("nvfp4", torch.float16, rows=rows, count=2, top_k=2)
     buffers = emulated(x, experts, routing, variant=launch.variant_for(rows * 2))
     assert int(buffers.plan[0]) == 2 * -(-rows // GROUP_ROUTES)
@@ -122,7 +137,9 @@ def test_every_width_and_many_routes_to_one_expert(rows: int) -> None:
 
 
 def test_a_wider_intermediate_takes_several_w2_passes() -> None:
-    x, experts, routing = inputs("nvfp4", torch.bfloat16, rows=3, count=3, top_k=2, intermediate=640)
+    x, experts, routing = inputs(
+        "nvfp4", torch.bfloat16, rows=3, count=3, top_k=2, intermediate=640
+    )
     buffers = emulated(x, experts, routing, variant=launch.INLINE)
     a_error, o_error, y_equal = stage_errors(buffers, x, experts, routing)
     assert a_error <= BOUND[x.dtype]
@@ -149,16 +166,24 @@ def test_rows_may_be_strided() -> None:
     assert same_bits(packed.y, strided.y)
 
 
-# ---- the plan -------------------------------------------------------------------------------------------------------
+# ---- the plan ------------------------------------------------------------------------------------
 
 
 def emulated_plan(ids: torch.Tensor, experts: int) -> torch.Tensor:
     plan = torch.full((PLAN_HEADER + PLAN_GROUP * ids.numel(),), -77, dtype=torch.int32)
     arrivals = torch.full((launch.ARRIVALS,), 5, dtype=torch.int32)
     args = launch.PlanArgs(
-        ids.data_ptr(), plan.data_ptr(), arrivals.data_ptr(), None, ids.numel(), ids.shape[1], experts
+        ids.data_ptr(),
+        plan.data_ptr(),
+        arrivals.data_ptr(),
+        None,
+        ids.numel(),
+        ids.shape[1],
+        experts,
     )
-    emulate.run(emulate.library("moe_grouped"), "ks_moe_plan", args, launch=emulate.Launch((1, 1, 1)))
+    emulate.run(
+        emulate.library("moe_grouped"), "ks_moe_plan", args, launch=emulate.Launch((1, 1, 1))
+    )
     assert not arrivals.any()
     return plan
 
@@ -208,30 +233,47 @@ def test_no_valid_route_at_all_gives_zeros() -> None:
         assert not buffers.y.view(torch.int16).any()
 
 
-# ---- mutations: each must fail the oracle -----------------------------------------------------------------------------
+# ---- mutations: each must fail the oracle --------------------------------------------------------
 
 MUTATIONS = {
     "dropped rounding of h": ("round_to<S>(gate * gate_scale)", "(gate * gate_scale)"),
-    "gate and up swapped": ("S::from_float(silu * h_up)", "S::from_float(h_gate * h_up / (1.0f + expf(-h_up)))"),
-    "swapped route index": ("group[4 + column]) * args.intermediate", "group[3 + group[1] - column]) * args.intermediate"),
+    "gate and up swapped": (
+        "S::from_float(silu * h_up)",
+        "S::from_float(h_gate * h_up / (1.0f + expf(-h_up)))",
+    ),
+    "swapped route index": (
+        "group[4 + column]) * args.intermediate",
+        "group[3 + group[1] - column]) * args.intermediate",
+    ),
     "swapped nibbles": ("chunk.raw.x, first", "chunk.raw.y, first"),
-    "second scale for the first block": ("scale_pair<S>(chunk.scales & 0xffu)", "scale_pair<S>(chunk.scales >> 8)"),
+    "second scale for the first block": (
+        "scale_pair<S>(chunk.scales & 0xffu)",
+        "scale_pair<S>(chunk.scales >> 8)",
+    ),
     "lost sign": ("& 0x80008000u);", "& 0x00000000u);"),
-    "one K part dropped": ("for (int s = 1; s < kSplitK; ++s)", "for (int s = 1; s < kSplitK - 1; ++s)"),
+    "one K part dropped": (
+        "for (int s = 1; s < kSplitK; ++s)",
+        "for (int s = 1; s < kSplitK - 1; ++s)",
+    ),
     "up takes the gate's global scale": ("2 * group[0] + 1);", "2 * group[0]);"),
     "slots added in reverse": (
         "const int id = args.topk_ids[first + slot];",
-        "const int first = token * args.top_k + args.top_k - 1 - 2 * slot; const int id = args.topk_ids[first + slot];",
+        "const int first = token * args.top_k + args.top_k - 1 - 2 * slot;"
+        "const int id = args.topk_ids[first + slot];",
     ),
     "sum not fused": ("fmaf(weight, o[i], sum[i])", "(weight * o[i] + sum[i])"),
     "wrong token of a route": ("group[4 + token] / args.top_k", "group[4 + token] % args.top_k"),
-    "last block forgets a token": ("token < tokens; token += kWarps", "token < tokens - 1; token += kWarps"),
+    "last block forgets a token": (
+        "token < tokens; token += kWarps",
+        "token < tokens - 1; token += kWarps",
+    ),
 }
 
 
 @pytest.fixture(scope="module")
 def mutation_inputs() -> Iterator[tuple[torch.Tensor, Experts, tuple[torch.Tensor, torch.Tensor]]]:
-    # bf16, where a lost rounding shows most. One expert twice, with weights that cancel: what is left
+    # bf16, where a lost rounding shows most. One expert twice, with weights that cancel: what is
+    # left
     # of its output is rounding, so that the order and the fusion of the slot sum show.
     x, experts, (weights, ids) = inputs("nvfp4", torch.bfloat16, rows=6, count=4, top_k=3)
     ids[:, 1] = ids[:, 0]
@@ -240,15 +282,22 @@ def mutation_inputs() -> Iterator[tuple[torch.Tensor, Experts, tuple[torch.Tenso
 
 def only_what_runs(text: str) -> str:
     """Drop the entries the mutation tests do not run: compiling is most of their time."""
-    for unused in ("KS_MOE_STORAGE(fp16, ks::Fp16)\n", "KS_MOE_ENTRIES(plain_##name, S, ks::moe::Plain)"):
+    for unused in (
+        "KS_MOE_STORAGE(fp16, ks::Fp16)\n",
+        "KS_MOE_ENTRIES(plain_##name, S, ks::moe::Plain)",
+    ):
         assert unused in text
         text = text.replace(unused, "")
     return text
 
 
-def test_unmutated_device_code_passes(mutation_inputs: tuple[torch.Tensor, Experts, tuple[torch.Tensor, torch.Tensor]]) -> None:
+def test_unmutated_device_code_passes(
+    mutation_inputs: tuple[torch.Tensor, Experts, tuple[torch.Tensor, torch.Tensor]],
+) -> None:
     x, experts, routing = mutation_inputs
-    a_error, o_error, y_equal = stage_errors(emulated(x, experts, routing, variant=launch.INLINE), *mutation_inputs)
+    a_error, o_error, y_equal = stage_errors(
+        emulated(x, experts, routing, variant=launch.INLINE), *mutation_inputs
+    )
     assert a_error <= BOUND[x.dtype]
     assert o_error <= BOUND[x.dtype]
     assert y_equal
@@ -271,11 +320,13 @@ def test_a_missing_barrier_shows_under_another_order(
     text = emulate.mutated("moe_grouped", "__syncthreads();\n    finish(", "finish(")
     text = only_what_runs(text)
     x, experts, routing = mutation_inputs
-    buffers = emulated(x, experts, routing, variant=launch.INLINE, source_text=text, order=emulate.REVERSE)
+    buffers = emulated(
+        x, experts, routing, variant=launch.INLINE, source_text=text, order=emulate.REVERSE
+    )
     assert not stage_errors(buffers, x, experts, routing)[0] <= BOUND[x.dtype]
 
 
-# ---- payloads that are not numbers --------------------------------------------------------------------------------------
+# ---- payloads that are not numbers ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("payload", [float("nan"), float("inf"), float("-inf")])
@@ -289,52 +340,79 @@ def test_a_bad_token_spoils_its_own_row_only(payload: float) -> None:
         assert same_bits(spoiled.y[row], clean.y[row])
 
 
-# ---- the oracle against others -------------------------------------------------------------------------------------------
+# ---- the oracle against others -------------------------------------------------------------------
 
 
 def test_oracle_without_rounding_equals_transformers() -> None:
-    modeling = pytest.importorskip("transformers.models.qwen4_exp.modeling_qwen4_exp", reason="transformers lacks qwen4_exp")
+    modeling = pytest.importorskip(
+        "transformers.models.qwen4_exp.modeling_qwen4_exp", reason="transformers lacks qwen4_exp"
+    )
     config_module = pytest.importorskip("transformers.models.qwen4_exp.configuration_qwen4_exp")
     config = config_module.Qwen4ExpTextConfig(
-        hidden_size=HIDDEN, moe_intermediate_size=160, num_experts=6, num_experts_per_tok=3,
-        shared_expert_intermediate_size=16, experts_implementation="eager",
+        hidden_size=HIDDEN,
+        moe_intermediate_size=160,
+        num_experts=6,
+        num_experts_per_tok=3,
+        shared_expert_intermediate_size=16,
+        experts_implementation="eager",
     )
     config._experts_implementation = "eager"
     block = modeling.Qwen4ExpTextSparseMoeBlock(config).double()
     generator = torch.Generator().manual_seed(3)
     with torch.no_grad():
         for parameter in block.parameters():
-            parameter.copy_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64) * 0.05)
+            parameter.copy_(
+                torch.randn(parameter.shape, generator=generator, dtype=torch.float64) * 0.05
+            )
         x = torch.randn(5, HIDDEN, generator=generator, dtype=torch.float64)
         _, weights, ids = block.gate(x)
         expected = block.experts(x, ids, weights)
     stages = reference.moe(
-        x, (block.experts.gate_up_proj.data, None, None), (block.experts.down_proj.data, None, None),
-        topk_weights=weights, topk_ids=ids, storage=torch.float64,
+        x,
+        (block.experts.gate_up_proj.data, None, None),
+        (block.experts.down_proj.data, None, None),
+        topk_weights=weights,
+        topk_ids=ids,
+        storage=torch.float64,
     )
     assert relative_l2(stages.y, expected) < 1e-12
 
 
 def test_dequantisation_equals_vllm_and_the_device() -> None:
-    emulation = pytest.importorskip("vllm.model_executor.layers.quantization.utils.nvfp4_emulation_utils", reason="vllm is not installed")
+    emulation = pytest.importorskip(
+        "vllm.model_executor.layers.quantization.utils.nvfp4_emulation_utils",
+        reason="vllm is not installed",
+    )
     experts = synthetic.experts("nvfp4", torch.float16, count=1, seed=9)
     assert experts.w13_scale is not None
     expected = emulation.dequantize_to_dtype(
-        experts.w13[0], experts.w13_scale[0], torch.tensor(1.0), torch.float32, block_size=16, swizzle=False
+        experts.w13[0],
+        experts.w13_scale[0],
+        torch.tensor(1.0),
+        torch.float32,
+        block_size=16,
+        swizzle=False,
     )
-    assert torch.equal(reference.dequantize(experts.w13[0], experts.w13_scale[0]), expected.double())
+    assert torch.equal(
+        reference.dequantize(experts.w13[0], experts.w13_scale[0]), expected.double()
+    )
 
 
 @pytest.mark.parametrize("storage", [torch.float16, torch.bfloat16])
 def test_every_nibble_times_every_scale_is_exact_on_the_device(storage: torch.dtype) -> None:
-    # One-hot tokens read single weights out of W2: o = a[i] * w. 16 nibbles x 240 finite scales fit one expert.
+    # One-hot tokens read single weights out of W2: o = a[i] * w. 16 nibbles x 240 finite scales
+    # fit one expert.
     scales = torch.tensor([b for b in range(256) if b & 0x7F != 0x7F], dtype=torch.uint8)
     packed = torch.full((1, HIDDEN, 80), 0x22, dtype=torch.uint8)
     scale = torch.full((1, HIDDEN, 10), 0x38, dtype=torch.uint8)
     for nibble in range(16):
         rows = slice(nibble * 16, nibble * 16 + 16)
         packed[0, rows] = nibble | nibble << 4
-        scale[0, rows] = scales.repeat(2)[: 160].view(16, 10) if nibble % 2 else scales.flip(0).repeat(2)[:160].view(16, 10)
+        scale[0, rows] = (
+            scales.repeat(2)[:160].view(16, 10)
+            if nibble % 2
+            else scales.flip(0).repeat(2)[:160].view(16, 10)
+        )
     w13 = synthetic.experts("nvfp4", storage, count=1)
     experts = dataclasses.replace(
         w13, w2=packed, w2_scale=scale.view(torch.float8_e4m3fn), w2_global=torch.tensor([1.0])
@@ -345,7 +423,7 @@ def test_every_nibble_times_every_scale_is_exact_on_the_device(storage: torch.dt
     assert stage_errors(buffers, x, experts, routing)[1] <= BOUND[storage]
 
 
-# ---- refusals ---------------------------------------------------------------------------------------------------------
+# ---- refusals ------------------------------------------------------------------------------------
 
 
 def refusals() -> dict[str, tuple[str, object]]:
@@ -407,13 +485,15 @@ def test_scales_that_are_not_numbers_are_refused_at_load(name: str) -> None:
         launch.prepare(experts, torch.float16)
 
 
-# ---- the torch operation ---------------------------------------------------------------------------------------------------
+# ---- the torch operation -------------------------------------------------------------------------
 
 
 def test_operation_counts_hits_and_equals_the_oracle() -> None:
     x, experts, (weights, ids) = inputs("nvfp4", torch.bfloat16, rows=4)
     counters.reset()
-    y = op.moe_or(lambda: pytest.fail("must not fall back"), x, experts, topk_weights=weights, topk_ids=ids)
+    y = op.moe_or(
+        lambda: pytest.fail("must not fall back"), x, experts, topk_weights=weights, topk_ids=ids
+    )
     device = emulated(x, experts, (weights, ids), variant=launch.INLINE)
     assert relative_l2(device.y, y) < 1e-3
     assert counters.snapshot()["cpu"]["moe_grouped.hit"] == {"4": 1}
@@ -439,9 +519,20 @@ def test_fake_operation_has_the_shape() -> None:
 
     x, experts, (weights, ids) = inputs("nvfp4", torch.float16, rows=3)
     with FakeTensorMode() as mode:
-        fake = [t if t is None else mode.from_tensor(t) for t in (
-            x, experts.w13, experts.w13_scale, experts.w13_global, experts.w2, experts.w2_scale, experts.w2_global,
-            weights, ids)]
+        fake = [
+            t if t is None else mode.from_tensor(t)
+            for t in (
+                x,
+                experts.w13,
+                experts.w13_scale,
+                experts.w13_global,
+                experts.w2,
+                experts.w2_scale,
+                experts.w2_global,
+                weights,
+                ids,
+            )
+        ]
         y = torch.ops.kernels_sm70.moe_grouped(*fake)
     assert (y.shape, y.dtype) == (x.shape, x.dtype)
 
