@@ -7,7 +7,7 @@ from importlib import import_module
 
 from kernels_sm70.contract import KernelSpec
 
-OPERATIONS: tuple[str, ...] = ("gdn_split", "hyper_connection")
+OPERATIONS: tuple[str, ...] = ("gdn_split", "hyper_connection", "moe_grouped")
 
 
 def kernels_of(operation: str) -> tuple[KernelSpec, ...]:
