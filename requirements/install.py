@@ -30,12 +30,9 @@ def run(command: list[str]) -> None:
         raise SystemExit(done.returncode)
 
 
-def stamp_text(locks: list[Path]) -> str:
-    """Return what the environment depends on, to tell an unchanged one."""
-    parts = [f"python {platform.python_version()} at {HERE.parent}"]
-    for path in [*locks, HERE / "torch-cuda.lock", HERE.parent / "pyproject.toml"]:
-        parts.append(f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}")
-    return "\n".join(parts) + "\n"
+def line_of(path: Path) -> str:
+    """Return the stamp's line of one file: its name and digest."""
+    return f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}"
 
 
 def torch_is_cpu_build(python: str) -> bool:
@@ -46,27 +43,52 @@ def torch_is_cpu_build(python: str) -> bool:
 
 
 def install(venv: Path, *, dev: bool) -> None:
-    """Create `venv` and install the locks into it."""
+    """Bring `venv` up to date with the locks; made anew only where a lock it has was changed."""
+    base = [f"python {platform.python_version()}", line_of(HERE / "torch-cuda.lock")]
     locks = [HERE / "demo.lock"] + ([HERE / "dev.lock"] if dev else [])
+    project = f"{HERE.parent} {line_of(HERE.parent / 'pyproject.toml')}"
     stamp = venv / STAMP
-    if stamp.is_file() and stamp.read_text(encoding="utf-8") == stamp_text(locks):
-        print(f"{venv}: environment unchanged")
-        return
+    found = stamp.read_text(encoding="utf-8").splitlines() if stamp.is_file() else []
+    current = [line_of(path) for path in (HERE / "demo.lock", HERE / "dev.lock")]
+    stale = any(
+        line.split()[0] in ("demo.lock", "dev.lock") and line not in current for line in found
+    )
     started = time.monotonic()
-    run([sys.executable, "-m", "venv", "--clear", str(venv)])
-    python = str(venv / "bin" / "python")
-    pip = [python, "-m", "pip", "install", "--disable-pip-version-check", "--quiet", "--no-deps"]
-    hashed = [*pip, "--require-hashes", "--only-binary", ":all:"]
+    if stale or not set(base) <= set(found):
+        run([sys.executable, "-m", "venv", "--clear", str(venv)])
+        found = list(base)
     for lock in locks:
-        print(f"installing {lock.name} ...", flush=True)
-        run([*hashed, "-r", str(lock)])
-    if not torch_is_cpu_build(python):
+        if line_of(lock) not in found:
+            install_lock(venv, lock)
+            found.append(line_of(lock))
+            stamp.write_text("\n".join(found) + "\n", encoding="utf-8")
+    if project not in found:
+        install_project(venv)
+        found = [*(line for line in found if "pyproject.toml" not in line), project]
+        stamp.write_text("\n".join(found) + "\n", encoding="utf-8")
+    print(f"{venv}: ready ({time.monotonic() - started:.0f} s)")
+
+
+def pip_install(venv: Path, *arguments: str) -> None:
+    """Run pip in the environment, never following dependencies."""
+    command = [str(venv / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-deps"]
+    run([*command, "--disable-pip-version-check", *arguments])
+
+
+def install_lock(venv: Path, lock: Path) -> None:
+    """Install one lock file; after torch's CUDA build also the libraries it loads."""
+    hashed = ("--require-hashes", "--only-binary", ":all:", "-r")
+    print(f"installing {lock.name} ...", flush=True)
+    pip_install(venv, *hashed, str(lock))
+    if lock.name == "demo.lock" and not torch_is_cpu_build(str(venv / "bin" / "python")):
         print("torch came as its CUDA build; installing the libraries it loads ...", flush=True)
-        run([*hashed, "-r", str(HERE / "torch-cuda.lock")])
-    run([*pip, "--no-build-isolation", "--editable", str(HERE.parent)])
-    run([python, "-c", "import torch, transformers, vllm, evalharness"])
-    stamp.write_text(stamp_text(locks), encoding="utf-8")
-    print(f"{venv}: ready in {time.monotonic() - started:.0f} s")
+        pip_install(venv, *hashed, str(HERE / "torch-cuda.lock"))
+
+
+def install_project(venv: Path) -> None:
+    """Install evalharness itself, editable, and see that everything imports."""
+    pip_install(venv, "--no-build-isolation", "--editable", str(HERE.parent))
+    run([str(venv / "bin" / "python"), "-c", "import torch, transformers, vllm, evalharness"])
 
 
 def main() -> int:

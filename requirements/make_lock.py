@@ -61,7 +61,8 @@ def resolve(arguments: list[str], *, registry_only: bool = False) -> Pins:
 
 def write_lock(path: Path, pins: Pins, *, purpose: str) -> None:
     """Write one lock file, sorted by name."""
-    lines = [f"# {purpose}", "# Made by requirements/make_lock.py; install with --no-deps --require-hashes."]
+    how = "# Made by requirements/make_lock.py; install with --no-deps --require-hashes."
+    lines = [f"# {purpose}", how]
     for name, (version, digest) in sorted(pins.items()):
         digests = sorted({digest, TORCH_CPU_SHA256}) if name == "torch" else [digest]
         hashes = " \\\n".join(f"    --hash=sha256:{one}" for one in digests)
@@ -82,12 +83,13 @@ def main() -> int:
     torch = resolve([TORCH], registry_only=True)
     differing = {n for n, pin in registry.items() if n != "torch" and both[n] != pin}
     if differing:
-        print(f"error: local files differ from the registry's: {sorted(differing)}", file=sys.stderr)
+        message = f"error: local files differ from the registry's: {sorted(differing)}"
+        print(message, file=sys.stderr)
         return 2
-    write_lock(HERE / "demo.lock", {n: p for n, p in registry.items() if n in needed}, purpose="Demo.")
-    write_lock(
-        HERE / "dev.lock", {n: p for n, p in registry.items() if n not in needed}, purpose="Tests."
-    )
+    demo_pins = {name: pin for name, pin in registry.items() if name in needed}
+    dev_pins = {name: pin for name, pin in registry.items() if name not in needed}
+    write_lock(HERE / "demo.lock", demo_pins, purpose="Demo.")
+    write_lock(HERE / "dev.lock", dev_pins, purpose="Tests and checks, beside demo.lock.")
     extra = {n: p for n, p in torch.items() if n not in registry}
     write_lock(HERE / "torch-cuda.lock", extra, purpose="Beside torch's registry wheel.")
     return 0
