@@ -12,7 +12,7 @@ import time
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from evalharness.types import Request, Response
 
@@ -140,19 +140,21 @@ class _Countdown:
 async def _finish(workers: Sequence[asyncio.Future[None]], stop: asyncio.Event | None) -> None:
     """Wait for all workers; on stop or on the first error, cancel the others."""
     stopped = asyncio.ensure_future(stop.wait()) if stop is not None else None
-    waiting: set[asyncio.Future[None]] = set(workers)
+    waiting = set(workers)
     try:
         while waiting:
-            watched = waiting | ({stopped} if stopped is not None else set())
-            done, _ = await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
-            if stopped in done:
+            watched: set[asyncio.Future[Any]] = {*waiting, *([stopped] if stopped else [])}
+            await asyncio.wait(watched, return_when=asyncio.FIRST_COMPLETED)
+            if stopped is not None and stopped.done():
                 return
-            for task in done:
+            for task in [task for task in waiting if task.done()]:
                 task.result()
-            waiting -= done
+                waiting.discard(task)
     finally:
-        for task in [*workers, *([stopped] if stopped is not None else [])]:
-            task.cancel()
+        for worker in workers:
+            worker.cancel()
+        if stopped is not None:
+            stopped.cancel()
         await asyncio.gather(*workers, return_exceptions=True)
 
 

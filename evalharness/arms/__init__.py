@@ -14,7 +14,7 @@ from evalharness.arms.digest import with_digests
 from evalharness.arms.expand import arm_name, build_arm, combinations, launch_order
 from evalharness.arms.model import ArmFacts, ArmsFile, PlannedLaunch
 from evalharness.arms.schema_check import check_schema
-from evalharness.arms.semantics import check_semantics, is_secret_name
+from evalharness.arms.semantics import check_semantics
 from evalharness.arms.yaml_read import Document
 from evalharness.errors import ArmsError
 
@@ -23,7 +23,6 @@ __all__ = [
     "ArmsFile",
     "PlannedLaunch",
     "arm_name",
-    "is_secret_name",
     "launch_order",
     "load_arms_file",
     "parse_arms",

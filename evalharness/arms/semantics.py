@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from evalharness.arms.expand import arm_name, combinations
 from evalharness.arms.yaml_read import Document, Path
 from evalharness.errors import ArmsError
+from evalharness.redact import is_secret_name
 from evalharness.text import printable
 from evalharness.types import AA, CONTROL
 
@@ -29,15 +30,7 @@ RESERVED_ENV = {
     "VLLM_SERVER_DEV_MODE": "the harness needs it on to reset the prefix cache between cells",
     "EVALHARNESS_ROUTE_HITS_DIR": "the harness collects the counters of each launch",
 }
-_SECRET = re.compile(
-    r"(^|_)(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|API_?KEY|ACCESS_KEY|PRIVATE_KEY|AUTH)$", re.I
-)
 _ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
-
-
-def is_secret_name(name: str) -> bool:
-    """Say whether an environment variable's name says that its value is secret."""
-    return _SECRET.search(name) is not None
 
 
 def check_semantics(document: Document) -> None:

@@ -1,0 +1,65 @@
+"""A server's environment, explicit: what is passed through and what the harness sets."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from evalharness.types import Arm
+
+PASSED_THROUGH = (
+    "PATH",
+    "HOME",
+    "USER",
+    "LANG",
+    "LC_ALL",
+    "TZ",
+    "TMPDIR",
+    "LD_LIBRARY_PATH",
+    "VIRTUAL_ENV",
+    "PYTHONPATH",
+    "SSL_CERT_FILE",
+    "XDG_CACHE_HOME",
+    "HF_HOME",
+    "HF_HUB_CACHE",
+    "HF_HUB_OFFLINE",
+    "HF_TOKEN",
+    "CUDA_VISIBLE_DEVICES",
+    "CUDA_HOME",
+    "CUDA_PATH",
+    "NVIDIA_VISIBLE_DEVICES",
+)
+
+
+def server_environment(
+    arm: Arm, *, api_key: str, caches: Path, route_hits: Path, run_mark: str
+) -> dict[str, str]:
+    """Return the whole environment of an arm's server.
+
+    Compile caches are keyed by the arm's digest, so no arm can load another's code. The arm's own
+    settings win, except over the key and the places that the harness must know.
+    """
+    env = {name: os.environ[name] for name in PASSED_THROUGH if name in os.environ}
+    root = caches / arm.digest[:16]
+    env.update(
+        VLLM_NO_USAGE_STATS="1",
+        DO_NOT_TRACK="1",
+        VLLM_CACHE_ROOT=str(root / "vllm"),
+        TRITON_CACHE_DIR=str(root / "triton"),
+        TORCHINDUCTOR_CACHE_DIR=str(root / "inductor"),
+    )
+    env.update(dict(arm.env))
+    env.setdefault("VLLM_PLUGINS", "")
+    env.update(
+        VLLM_API_KEY=api_key,
+        VLLM_SERVER_DEV_MODE="1",
+        EVALHARNESS_ROUTE_HITS_DIR=str(route_hits),
+        EVALHARNESS_RUN=run_mark,
+    )
+    return env
+
+
+def default_caches() -> Path:
+    """Return the folder under which compile caches live, one per arm digest."""
+    base = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(base) / "evalharness" / "compile"

@@ -1,0 +1,99 @@
+"""What machine is this: host, CPUs, GPUs with their memory and the processes on them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import socket
+import subprocess
+from typing import Any
+
+from evalharness.errors import ServerError
+
+QUERY_TIMEOUT_S = 30.0
+MEMORY_BACK_MIB = 512
+MEMORY_WAIT_S = 60.0
+_GPU_FIELDS = ("index", "uuid", "name", "memory.total", "memory.used", "driver_version")
+_APP_FIELDS = ("gpu_uuid", "pid", "process_name", "used_memory")
+
+
+def _query(kind: str, fields: tuple[str, ...]) -> list[dict[str, str]]:
+    done = subprocess.run(
+        ["nvidia-smi", f"--query-{kind}={','.join(fields)}", "--format=csv,noheader,nounits"],
+        capture_output=True,
+        text=True,
+        timeout=QUERY_TIMEOUT_S,
+        check=True,
+    )
+    rows = [line.split(", ") for line in done.stdout.splitlines() if line.strip()]
+    return [dict(zip(fields, row, strict=True)) for row in rows if len(row) == len(fields)]
+
+
+def gpus() -> list[dict[str, Any]]:
+    """Return every GPU with its memory in MiB and its compute processes; empty without any."""
+    if shutil.which("nvidia-smi") is None:
+        return []
+    try:
+        cards, apps = _query("gpu", _GPU_FIELDS), _query("compute-apps", _APP_FIELDS)
+    except (OSError, subprocess.SubprocessError):
+        return []  # a driver without devices answers with an error: there is no GPU to use
+    return [
+        {
+            "index": int(card["index"]),
+            "uuid": card["uuid"],
+            "name": card["name"],
+            "memory_total_mib": _mib(card["memory.total"]),
+            "memory_used_mib": _mib(card["memory.used"]),
+            "driver": card["driver_version"],
+            "processes": [
+                {"pid": app["pid"], "name": app["process_name"], "memory_mib": app["used_memory"]}
+                for app in apps
+                if app["gpu_uuid"] == card["uuid"]
+            ],
+        }
+        for card in cards
+    ]
+
+
+def _mib(text: str) -> int | None:
+    return int(text) if text.strip().isdigit() else None
+
+
+def node_facts(cards: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return host name, CPU count, GPU names and driver."""
+    return {
+        "host": socket.gethostname(),
+        "cpus": os.cpu_count() or 0,
+        "gpus": [
+            {key: card[key] for key in ("index", "uuid", "name", "memory_total_mib")}
+            for card in cards
+        ],
+        "driver": cards[0]["driver"] if cards else None,
+    }
+
+
+async def wait_for_memory(baseline: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the GPUs once their memory is back to the run's first reading.
+
+    Raises ServerError where the last launch's memory does not come back in time: a server
+    that starts beside a leftover would serve with another cache size.
+    """
+    waited_s = 0.0
+    while True:
+        cards = await asyncio.to_thread(gpus)
+        held = [
+            f"GPU {card['index']}: {card['memory_used_mib']} MiB in use, {was['memory_used_mib']} "
+            "before the first launch"
+            for card, was in zip(cards, baseline, strict=False)
+            if (card["memory_used_mib"] or 0) > (was["memory_used_mib"] or 0) + MEMORY_BACK_MIB
+        ]
+        if not held:
+            return cards
+        if waited_s >= MEMORY_WAIT_S:
+            raise ServerError(
+                f"{'; '.join(held)}: the last launch's memory is not back after "
+                f"{MEMORY_WAIT_S:.0f} s; see `nvidia-smi` for who holds it"
+            )
+        await asyncio.sleep(2.0)
+        waited_s += 2.0

@@ -1,0 +1,301 @@
+"""One launch of one arm: a started vLLM server, or an endpoint that somebody else runs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from evalharness import __version__
+from evalharness.errors import ServerError
+from evalharness.redact import redact_argv, redact_env
+from evalharness.reply import loads
+from evalharness.server.api import ServerApi
+from evalharness.server.environment import default_caches, server_environment
+from evalharness.server.evidence import level_evidence
+from evalharness.server.facts import read_words, runner_of, write_server_json
+from evalharness.server.node import gpus, node_facts, wait_for_memory
+from evalharness.server.process import ServerProcess, kill_leftovers
+from evalharness.types import Arm, canonical_json
+
+POLL_S = 0.25
+RESET_TRIES = 20
+RESET_WAIT_S = 0.5
+MODULE = "vllm.entrypoints.openai.api_server"
+FIRST_ANSWER_TIMEOUT_S = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchSpec:
+    """What to launch. `folder` is RUN/arms/<arm>/<launch>; `factors` are the file's settings."""
+
+    arm: Arm
+    name: str
+    number: int
+    folder: Path
+    factors: Mapping[str, Mapping[str, Mapping[str, Any]]]
+    model_files: Mapping[str, str]
+    ready_timeout_s: float
+    run_mark: str
+    trust_env: bool = False
+    gpu_baseline: Sequence[Mapping[str, Any]] | None = None
+
+
+@dataclass(slots=True)
+class Server:
+    """A server that is ready. `record` is server.json's content."""
+
+    spec: LaunchSpec
+    base_url: str
+    api_key: str | None
+    api: ServerApi
+    record: dict[str, Any]
+    process: ServerProcess | None
+    _session: aiohttp.ClientSession = field(repr=False)
+
+    @property
+    def died(self) -> asyncio.Event | None:
+        """Set once a started server has ended; None for an endpoint."""
+        return self.process.exited if self.process is not None else None
+
+    async def alive(self) -> bool:
+        """Ask whether the server still answers."""
+        if self.process is not None and self.process.exited.is_set():
+            return False
+        return await self.api.get("/v1/models") is not None
+
+    async def reset_prefix_cache(self) -> str:
+        """Reset the prefix cache; tried again while the server is still letting go of blocks."""
+        for _ in range(RESET_TRIES):
+            state = await self.api.reset_prefix_cache()
+            if state != "failed" or not await self.alive():
+                return state
+            await asyncio.sleep(RESET_WAIT_S)
+        return "failed"
+
+    async def stop(self, *, at_once: bool = False) -> None:
+        """End the server, collect what it left, and complete server.json."""
+        answer = None if at_once else await self.api.get("/metrics")
+        if answer is not None and answer[0] == 200:
+            (self.spec.folder / "metrics.end.txt").write_text(answer[1], encoding="utf-8")
+        await self._session.close()
+        if self.process is not None:
+            self.record["stopped"] = await self.process.stop(at_once=at_once)
+            self.record["gpu_after"] = await asyncio.to_thread(gpus)
+        write_server_json(self.spec.folder, self.record)
+
+
+async def open_server(spec: LaunchSpec) -> Server:
+    """Start the arm's server, or connect to its endpoint, and wait until it can be asked.
+
+    Raises ServerError (with the log's last lines) where it does not become ready, is not the
+    server asked for, or does not have a level in effect.
+    """
+    return await (_connect(spec) if spec.arm.endpoint else _start(spec))
+
+
+def free_port() -> int:
+    """Return a port of 127.0.0.1 that is free now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _session(api_key: str | None, trust_env: bool) -> aiohttp.ClientSession:
+    headers = {"Content-Type": "application/json"}
+    if api_key:
+        headers["Authorization"] = f"Bearer {api_key}"
+    return aiohttp.ClientSession(headers=headers, trust_env=trust_env)
+
+
+def command(arm: Arm, port: int) -> list[str]:
+    """Return the argv that serves the arm on a port of 127.0.0.1."""
+    assert arm.model_path is not None
+    return [
+        arm.python or sys.executable,
+        "-m",
+        MODULE,
+        "--model",
+        arm.model_path,
+        "--served-model-name",
+        arm.served_name,
+        "--host",
+        "127.0.0.1",
+        "--port",
+        str(port),
+        *arm.argv,
+    ]
+
+
+async def _start(spec: LaunchSpec) -> Server:
+    kill_leftovers(spec.run_mark)
+    before = await wait_for_memory([dict(card) for card in spec.gpu_baseline or []])
+    route_hits = (spec.folder / "route_hits").absolute()
+    route_hits.mkdir(exist_ok=True)
+    key, port = secrets.token_hex(24), free_port()
+    env = server_environment(
+        spec.arm,
+        api_key=key,
+        caches=default_caches(),
+        route_hits=route_hits,
+        run_mark=spec.run_mark,
+    )
+    argv = command(spec.arm, port)
+    record = _record(spec, argv=argv, env=env, base_url=f"http://127.0.0.1:{port}", gpus=before)
+    started_s = time.monotonic()
+    process = await ServerProcess.start(argv, env, spec.folder / "server.log")
+    record["pid"] = process.pid
+    write_server_json(spec.folder, record)
+    server = _server(spec, record, key, process)
+    try:
+        await _until_ready(server, started_s)
+        await _describe(server)
+    except BaseException:
+        await asyncio.shield(server.stop(at_once=True))
+        raise
+    return server
+
+
+async def _connect(spec: LaunchSpec) -> Server:
+    arm = spec.arm
+    assert arm.endpoint is not None
+    key = os.environ.get(arm.api_key_env) if arm.api_key_env else None
+    if arm.api_key_env and not key:
+        raise ServerError(
+            f"arm {spec.name!r}: environment variable {arm.api_key_env} is empty or not set; "
+            f"export the key of {arm.endpoint} in it"
+        )
+    record = _record(spec, argv=[], env={}, base_url=arm.endpoint, gpus=[])
+    server = _server(spec, record, key, None)
+    try:
+        if not await server.api.models():
+            raise ServerError(
+                f"arm {spec.name!r}: {arm.endpoint}/v1/models lists no model; expected a running "
+                "OpenAI-compatible server that accepts the key"
+            )
+        await _describe(server)
+    except BaseException:
+        await server.stop(at_once=True)
+        raise
+    return server
+
+
+def _server(
+    spec: LaunchSpec, record: dict[str, Any], key: str | None, process: ServerProcess | None
+) -> Server:
+    session = _session(key, spec.trust_env)
+    base_url = record["base_url"]
+    return Server(spec, base_url, key, ServerApi(base_url, session), record, process, session)
+
+
+def _record(
+    spec: LaunchSpec,
+    *,
+    argv: Sequence[str],
+    env: Mapping[str, str],
+    base_url: str,
+    gpus: list[dict[str, Any]],
+) -> dict[str, Any]:
+    return {
+        "format": "evalharness/server/1",
+        "arm": spec.name,
+        "launch": spec.number,
+        "digest": spec.arm.digest,
+        "engine": "vllm",
+        "managed": spec.arm.endpoint is None,
+        "argv": redact_argv(argv),
+        "env": redact_env(env),
+        "python": spec.arm.python,
+        "pid": None,
+        "base_url": base_url,
+        "started_utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "ready_s": None,
+        "stopped": None,
+        "vllm_version": None,
+        "system_fingerprint": None,
+        "models": [],
+        "levels": {},
+        "model_files": dict(spec.model_files),
+        "node": node_facts(gpus),
+        "gpu_before": gpus,
+        "gpu_after": [],
+        "runner": None,
+        "route_hits": [],
+        "harness_version": __version__,
+    }
+
+
+async def _until_ready(server: Server, started_s: float) -> None:
+    """Poll until the server answers with our key and our model."""
+    spec, process = server.spec, server.process
+    assert process is not None
+    end_s = started_s + spec.ready_timeout_s
+    while True:
+        if process.exited.is_set():
+            code = (process.ending or {}).get("exit")
+            raise ServerError(
+                f"arm {spec.name!r}: the server ended (exit code {code}) before it was ready. "
+                f"{process.log}:\n{process.last_lines()}"
+            )
+        if await server.api.get("/health", timeout_s=5.0) is not None and await server.api.models():
+            server.record["ready_s"] = round(time.monotonic() - started_s, 2)
+            return
+        if time.monotonic() > end_s:
+            raise ServerError(
+                f"arm {spec.name!r}: not ready after {spec.ready_timeout_s:.0f} s "
+                f"(server.ready_timeout_s). {process.log}:\n{process.last_lines()}"
+            )
+        await asyncio.sleep(POLL_S)
+
+
+async def _describe(server: Server) -> None:
+    """Record what the server says of itself; refuse one that is not the arm."""
+    spec, record = server.spec, server.record
+    record["models"] = await server.api.models()
+    names = [str(model.get("id")) for model in record["models"]]
+    if spec.arm.served_name not in names:
+        raise ServerError(
+            f"arm {spec.name!r}: {server.base_url} serves {', '.join(names)[:200]}, "
+            f"expected {spec.arm.served_name}"
+        )
+    version = await server.api.get_json("/version")
+    record["vllm_version"] = version.get("version") if isinstance(version, dict) else None
+    record["system_fingerprint"] = await _first_answer(server)
+    words = await read_words(server.api, spec.folder, server.process)
+    record["runner"] = runner_of(words.log)
+    levels = dict(spec.arm.levels)
+    record["levels"] = {
+        factor: level_evidence(spec.factors[factor], level, words)
+        for factor, level in levels.items()
+    }
+    write_server_json(spec.folder, record)
+    wrong = {f: e for f, e in record["levels"].items() if e["in_effect"] is False}
+    if wrong:
+        texts = [f"{factor}: {e['level']} - {e['evidence']}" for factor, e in wrong.items()]
+        raise ServerError(f"arm {spec.name!r}: level not in effect: {'; '.join(texts)}")
+
+
+async def _first_answer(server: Server) -> str | None:
+    """Ask for one token: a server that lists a model may still be unable to run it."""
+    body = canonical_json(
+        {"model": server.spec.arm.served_name, "prompt": "1", "max_tokens": 1, "temperature": 0}
+    )
+    answer = await server.api.post("/v1/completions", body, timeout_s=FIRST_ANSWER_TIMEOUT_S)
+    if server.process is not None and (answer is None or answer[0] != 200):
+        said = f"HTTP {answer[0]}: {answer[1][:300]}" if answer else "no answer"
+        raise ServerError(
+            f"arm {server.spec.name!r}: the server is up but cannot complete one token ({said}). "
+            f"{server.process.log}:\n{server.process.last_lines()}"
+        )
+    value = loads(answer[1]) if answer and answer[0] == 200 else {}
+    found = value.get("system_fingerprint") if isinstance(value, dict) else None
+    return found if isinstance(found, str) else None
