@@ -67,10 +67,10 @@ def nll_label(suite: str, mode: str) -> str:
 
 
 def case_ids(runs: Sequence[Run], suite: str, mode: str) -> tuple[str, ...]:
-    """Ids of a suite's cases as seen in any arm, level or replay, then stand-ins for the rest.
+    """Return the ids of a suite's cases: the run's manifest's, else those seen in any arm.
 
-    A case that no arm has a row for cannot be named by the run; it still counts, unobserved.
-    Raises StoreError where there are more cases than the plan has.
+    Without a manifest, a case that no arm has a row for cannot be named; a stand-in counts for
+    it, unobserved. Raises StoreError where rows are there that the plan does not have.
     """
     planned = int(runs[0].plan["suites"][suite]["cases"])
     seen: set[str] = set()
@@ -78,11 +78,16 @@ def case_ids(runs: Sequence[Run], suite: str, mode: str) -> tuple[str, ...]:
         for key, cell in run.cells.items():
             if (key.suite, key.mode) == (suite, mode):
                 seen |= cell.case_ids
-    if len(seen) > planned:
+    named = runs[0].case_ids.get(suite)
+    foreign = seen - set(named) if named is not None else set()
+    if foreign or len(seen) > planned:
         raise StoreError(
-            f"{runs[0].path}: {len(seen)} cases of {suite} ({mode}) have scores, the plan has "
-            f"{planned}; rows of another manifest were mixed in; restore the run"
+            f"{runs[0].path}: {suite} ({mode}) has rows for {len(seen)} cases, the plan has "
+            f"{planned}; not in the manifest: {', '.join(sorted(foreign)[:3]) or 'unknown'}; "
+            "rows of another run were mixed in; restore the run"
         )
+    if named is not None:
+        return named
     missing = [f"(no row in any arm, {i + 1})" for i in range(planned - len(seen))]
     return (*sorted(seen), *missing)
 

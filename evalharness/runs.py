@@ -52,13 +52,15 @@ class Note:
 class Run:
     """A run directory, read and verified. `sha256` is plan.json's digest: the run's name.
 
-    `scorers` maps each suite entry to the scorer version whose scores were read.
+    `scorers` maps each suite entry to the scorer version whose scores were read;
+    `case_ids` names each entry's cases as the run's own manifest does, empty without one.
     """
 
     path: Path
     plan: Mapping[str, Any]
     sha256: str
     scorers: Mapping[str, str]
+    case_ids: Mapping[str, tuple[str, ...]]
     cells: Mapping[CellKey, StoredCell]
     aborted: tuple[StoredCell, ...]
     servers: tuple[Mapping[str, Any], ...]
@@ -89,6 +91,7 @@ def load_run(path: Path, *, scorers: Mapping[str, str] | None = None) -> Run:
         plan=plan,
         sha256=digest,
         scorers=wanted,
+        case_ids=_manifest_ids(path / "manifest.json", plan),
         cells=_one_each([cell for cell in found if cell.state != "aborted"]),
         aborted=tuple(cell for cell in found if cell.state == "aborted"),
         servers=servers,
@@ -111,6 +114,21 @@ def _read_plan(file: Path) -> tuple[dict[str, Any], str]:
     except (ValueError, KeyError, TypeError) as error:
         raise PlanError(f"{file}: not a plan ({error}); restore the run's own file") from error
     return plan, hashlib.sha256(raw).hexdigest()
+
+
+def _manifest_ids(file: Path, plan: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Return each entry's case ids. Raises PlanError where it is not the plan's manifest."""
+    if not file.exists():
+        return {}
+    raw = file.read_bytes()
+    digest = hashlib.sha256(raw).hexdigest()
+    if digest != plan["manifest"]["sha256"]:
+        raise PlanError(
+            f"{file}: digest {digest[:12]}, the plan was frozen with "
+            f"{plan['manifest']['sha256'][:12]}; restore the run's own manifest"
+        )
+    suites = json.loads(raw)["suites"]
+    return {name: tuple(case["id"] for case in suite["cases"]) for name, suite in suites.items()}
 
 
 def _read_servers(path: Path) -> Iterator[Mapping[str, Any]]:

@@ -16,6 +16,7 @@ from typing import Any, Literal
 import orjson
 
 from evalharness.errors import StoreError
+from evalharness.store.lines import decode_line
 from evalharness.types import Outcome
 
 State = Literal["complete", "incomplete", "aborted"]
@@ -47,13 +48,6 @@ class CaseNll:
     clamped: int = 0
 
 
-def line_check(line: bytes) -> tuple[str, bool]:
-    """Return a stored line's own `check` and whether the line agrees with it."""
-    head, mark, tail = line.rstrip(b"\n").rpartition(b',"check":')
-    stated = tail.strip(b' "}').decode("ascii", "replace")
-    return stated, bool(mark) and hashlib.sha256(head + b"}").hexdigest()[:16] == stated
-
-
 def loads_line(line: bytes) -> Any:
     """Parse one stored line; escaped lone surrogates, which orjson refuses, included."""
     try:
@@ -71,14 +65,17 @@ def verify_cell(record: Mapping[str, Any], file: Path) -> tuple[State, str, dict
         raw = file.read_bytes()
     except OSError as error:
         return "incomplete", f"{file.name}: {error.strerror}", checks
-    for number, line in enumerate(raw.splitlines(), start=1):
-        check, sound = line_check(line)
-        if not sound:
-            return "incomplete", f"{file.name} line {number} is torn or was altered", checks
-        case_id = loads_line(line)["case_id"]
+    for number, line in enumerate(raw.split(b"\n")[:-1], start=1):
+        try:
+            stored = decode_line(line)
+        except ValueError as error:
+            return "incomplete", f"{file.name} line {number} is {error}", checks
+        case_id = stored.response.case_id
         if case_id in checks:
             return "incomplete", f"{file.name} line {number} repeats case {case_id!r}", checks
-        checks[case_id] = check
+        checks[case_id] = stored.check
+    if raw and not raw.endswith(b"\n"):
+        return "incomplete", f"{file.name}: its last line is torn", checks
     digest = hashlib.sha256(raw).hexdigest()
     if digest != record["responses_sha256"]:
         stated = str(record["responses_sha256"])[:12]

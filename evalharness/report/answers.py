@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator
 from typing import Any
 
 from evalharness.chat import Reply, read_reply
 from evalharness.runs import StoredCell
-from evalharness.stored_rows import loads_line
-from evalharness.types import Response, canonical_json
+from evalharness.store.reader import iter_responses
+from evalharness.types import Response
 
 # One answer is shown up to this many characters; all answers of a report up to the total.
 ANSWER_CHARS = 4_000
@@ -22,35 +22,9 @@ def responses(cell: StoredCell, wanted: Collection[str] | None = None) -> Iterat
     """
     if cell.state != "complete":
         return
-    with cell.responses.open("rb") as lines:
-        for line in lines:
-            row = loads_line(line)
-            if wanted is None or row["case_id"] in wanted:
-                yield _response(row)
-
-
-def _response(row: Mapping[str, Any]) -> Response:
-    usage = row["usage"]
-    return Response(
-        case_id=row["case_id"],
-        replicate=row["replicate"],
-        request_digest=row["request"]["digest"],
-        endpoint=row["request"]["endpoint"],
-        request_body=row["request"]["body"],
-        status=row["status"],
-        http_code=row["http_code"],
-        body=row["body"],
-        body_encoding=row["body_encoding"],
-        error=row["error"],
-        sent_ns=row["sent_ns"],
-        first_byte_ns=row["first_byte_ns"],
-        done_ns=row["done_ns"],
-        in_flight=row["in_flight"],
-        chunk_ns=tuple(row["chunk_ns"]),
-        usage=None if usage is None else canonical_json(usage),
-        finish_reason=row["finish_reason"],
-        token_ids=None if row["token_ids"] is None else tuple(row["token_ids"]),
-    )
+    for stored in iter_responses(cell.responses):
+        if wanted is None or stored.response.case_id in wanted:
+            yield stored.response
 
 
 def answer_text(response: Response) -> str:

@@ -47,10 +47,24 @@ def render_html(document: Mapping[str, Any]) -> str:
         style=Markup(style),
         script=Markup(script),
         limits={"flips": MAX_FLIPS},
+        sections=list(_sections(document)),
         forests=list(forest_plots(document)),
         tails=list(delta_plots(document)),
         load_picture=load_plot(document),
     )
+
+
+def _sections(document: Row) -> Iterator[tuple[str, str]]:
+    yield from (("verdicts", "Verdicts"), ("answers", "Answers"), ("limits", "Limits"))
+    yield from (("results", "Contrasts"), ("flips", "Flips"))
+    if document["unobserved"] or document["stopped"]:
+        yield "unobserved", "Unobserved"
+    if document["nll"]["cells"] or document["nll"]["deltas"]:
+        yield "nll", "Token log-probabilities"
+    yield "noise", "Noise"
+    if document["factorial"]:
+        yield "factorial", "Effects"
+    yield from (("load", "Load"), ("provenance", "Provenance"))
 
 
 def _asset(name: str) -> str:
@@ -74,11 +88,12 @@ def _environment() -> jinja2.Environment:
     environment.filters.update(
         css=lambda verdict: str(verdict).split(" ", maxsplit=1)[0],
         glyph=lambda verdict: GLYPHS[verdict],
+        needed=needed,
         points=points,
         size=lambda value: NONE if value is None else f"{100 * value:.3g}",
         percent=lambda value: NONE if value is None else f"{100 * value:.3g}%",
         p=p_value,
-        nats=lambda value: NONE if value is None else f"{value:+.3g}",
+        nats=nats,
         num=lambda value: NONE if value is None else f"{value:.4g}",
         num4=lambda value: NONE if value is None else f"{value:.4f}",
         signed=lambda value: NONE if value is None else f"{value:+.1f}",
@@ -86,6 +101,10 @@ def _environment() -> jinja2.Environment:
         json=lambda value: json.dumps(value, ensure_ascii=False),
         suite_modes=_suite_modes,
         chips=chips,
+        nll_chips=nll_chips,
+        nll_modes=_nll_modes,
+        shown_effects=_shown_effects,
+        flip_groups=flip_groups,
         match=_match,
         discordance=_discordance,
     )
@@ -102,11 +121,47 @@ def points(value: float | None) -> str:
     return NONE if value is None else f"{100 * value:+.1f}"
 
 
+def nats(value: float | None) -> str:
+    """Return a signed value in nats to five decimals: finer differences decide nothing."""
+    return NONE if value is None else f"{value:+.5f}"
+
+
 def p_value(value: float | None) -> str:
     """Return a p-value with three significant digits, or <.0001."""
     if value is None:
         return NONE
     return "<.0001" if value < 1e-4 else f"{value:.3g}"
+
+
+def needed(row: Row) -> str:
+    """Return the cases an undecided arm or cell would need, for equal arms and as observed."""
+    equal, observed = row["cases_needed_if_equal"], row["cases_needed_as_observed"]
+    if equal is None and observed is None:
+        return NONE
+    first = f"{equal:,} if equal" if equal is not None else "none would do if equal"
+    second = f"{observed:,} as observed" if observed is not None else "none would do as observed"
+    return f"{first}, {second}"
+
+
+def nll_chips(document: Row, arm: str, mode: str) -> Iterator[dict[str, Any]]:
+    """Yield the overview's chips of an arm in one NLL mode: mean delta and tail share."""
+    aa = document["design"]["aa"]
+    for row in document["nll"]["cells"] if arm != aa else document["aa"]:
+        summary = row["nll"] if arm == aa else row["summary"]
+        if (arm != aa and row["arm"] != arm) or row["mode"] != mode or summary is None:
+            continue
+        verdict = None if arm == aa else row["verdict"]
+        yield {
+            "concurrency": row["concurrency"],
+            "verdict": verdict,
+            "text": f"{nats(summary['estimate'])} nats",
+            "flips": f"tail {100 * summary['tail_share']:.2g}%",
+            "words": f"C{row['concurrency']}: {row['reason']}",
+        }
+
+
+def _nll_modes(document: Row) -> list[str]:
+    return list(dict.fromkeys(row["mode"] for row in document["nll"]["cells"]))
 
 
 def _suite_modes(document: Row) -> list[tuple[str, str]]:
@@ -127,14 +182,50 @@ def chips(document: Row, arm: str, suite: str, mode: str) -> Iterator[dict[str, 
             table = noise[suite, mode, level]["table"]
         total = row["correct"] + row["wrong"] + row["unobserved"]
         missing = f", {row['unobserved']} unobserved" if row["unobserved"] else ""
+        lost = f", {row['unobserved']} unobs." if row["unobserved"] else ""
         yield {
             "concurrency": level,
             "verdict": cell["verdict"] if cell else None,
-            "text": f"{row['correct']} of {total}{missing}",
+            "text": f"{row['correct']} of {total}{lost}",
             "flips": f"+{table['wins']} −{table['losses']}" if table else "",
             "words": f"C{level}: {row['correct']} correct, {row['wrong']} wrong{missing}"
             + (f"; {cell['verdict']}: {cell['reason']}" if cell else ""),
         }
+
+
+def flip_groups(document: Row, *, noise: bool) -> list[dict[str, Any]]:
+    """Return flips by arm, suite and case: of the arms, or (noise) of the A/A launch.
+
+    `kinds` maps C to win, loss or both; suites keep their order, cases go by id.
+    """
+    groups: dict[tuple[str, ...], dict[str, Any]] = {}
+    aa = document["design"]["aa"]
+    for flip in document["flips"]:
+        if (flip["arm"] == aa) != noise:
+            continue
+        key = (flip["arm"], flip["suite"], flip["mode"], flip["case_id"])
+        first = dict(zip(("arm", "suite", "mode", "case_id"), key, strict=True))
+        group = groups.setdefault(key, {**first, "kinds": {}, "flips": []})
+        level = flip["concurrency"]
+        seen = group["kinds"].setdefault(level, flip["kind"])
+        group["kinds"][level] = flip["kind"] if seen == flip["kind"] else "both"
+        group["flips"].append(flip)
+    order = {name: place for place, name in enumerate(document["design"]["arms"])}
+    places = {name: place for place, name in enumerate(_suite_modes(document))}
+    return sorted(
+        groups.values(),
+        key=lambda g: (order[g["arm"]], places[g["suite"], g["mode"]], g["case_id"]),
+    )
+
+
+def _shown_effects(document: Row) -> list[tuple[Row, Row]]:
+    """Return (table, effect) of every effect whose simultaneous interval excludes zero."""
+    return [
+        (table, effect)
+        for table in document["factorial"]
+        for effect in table["effects"]
+        if effect["lower"] is not None and (effect["lower"] > 0 or effect["upper"] < 0)
+    ]
 
 
 def _match(rows: list[Row], wanted: Row) -> Row | None:

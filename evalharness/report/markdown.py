@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from evalharness.report.html import GLYPHS, p_value, points
+from evalharness.report.html import GLYPHS, needed, p_value, points
 from evalharness.text import printable
 
 # Longer lists make a pull request unreadable; report.json has all of them.
@@ -77,7 +77,7 @@ def _arms(document: Row) -> list[str]:
             _badge(arm["verdict"]),
             plain(arm["reason"]),
             f"{arm['gate_cells_passed']} of {arm['gate_cells']}",
-            f"{arm['cases_needed']:,}" if arm["cases_needed"] else "–",
+            needed(arm),
         ]
         for arm in document["arms"]
     ]
@@ -118,7 +118,8 @@ def _cells(document: Row) -> list[str]:
         for cell in document["cells"]
     ]
     head = ["Arm", "Suite", "C", "Verdict", "Flips", "Points (interval)", "Margin", "p", "A/A"]
-    return _table(head, rows)
+    opening = ["<details><summary>Every contrast</summary>", ""]
+    return [*opening, *_table(head, rows), "</details>", ""]
 
 
 def _flips(document: Row) -> Iterator[str]:

@@ -8,6 +8,7 @@ from typing import Any
 import matplotlib
 from markupsafe import Markup
 from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, FuncFormatter
 
 from evalharness.report.svg import SETTINGS, inline_svg
 from evalharness.text import printable
@@ -28,7 +29,14 @@ MARKERS = {
     "exploratory": "D",
 }
 LINES = ("-", "--", "-.", ":")
-WIDTH_IN = 6.6
+# Narrow, so that labels stay readable where a phone shrinks the picture to its width.
+WIDTH_IN = 4.9
+LEGEND: dict[str, Any] = {
+    "loc": "outside upper center",
+    "ncols": 4,
+    "frameon": False,
+    "fontsize": 7,
+}
 Row = Mapping[str, Any]
 
 
@@ -47,7 +55,7 @@ def forest_plots(document: Mapping[str, Any]) -> Iterator[tuple[str, Markup]]:
             yield (
                 arm["name"],
                 inline_svg(
-                    _forest(cells, document["design"]["alpha"]),
+                    _forest(cells, document["design"]["alpha"], _reach(document["cells"])),
                     name=f"forest-{number}",
                     title=f"Paired differences, {name} minus control, in points",
                     description=description,
@@ -62,10 +70,19 @@ def _forest_words(cell: Row) -> str:
     )
 
 
-def _forest(cells: Sequence[Row], alpha: float) -> Figure:
+def _reach(cells: Sequence[Row]) -> tuple[float, float]:
+    """Return one x axis for all arms, in points, so that the pictures compare."""
+    low = min(min(c["lower"], -(c["margin"] or 0.0)) for c in cells)
+    high = max(max(c["upper"], 0.0) for c in cells)
+    room = 0.05 * (high - low)
+    return 100 * (low - room), 100 * (high + room)
+
+
+def _forest(cells: Sequence[Row], alpha: float, reach: tuple[float, float]) -> Figure:
     with matplotlib.rc_context(SETTINGS):
-        figure = _figure(0.85 + 0.27 * len(cells))
+        figure = _figure(0.8 + 0.22 * len(cells))
         axes = figure.subplots()
+        axes.set_xlim(*reach)
         axes.axvline(0, color="#8a8f98", linewidth=1, zorder=1)
         for y, cell in enumerate(cells):
             _forest_row(axes, y, cell)
@@ -76,7 +93,7 @@ def _forest(cells: Sequence[Row], alpha: float) -> Figure:
         axes.grid(axis="x", color="#e4e7eb", linewidth=0.6)
         axes.set_axisbelow(True)
         confidence = 100 * (1 - 2 * alpha)
-        axes.set_xlabel(f"difference in points ({confidence:g}% interval); left is worse")
+        axes.set_xlabel(f"difference in points ({confidence:g}% interval), left is worse")
         right = axes.secondary_yaxis("right")
         right.set_yticks(
             range(len(cells)),
@@ -142,7 +159,7 @@ def _tail_words(row: Row) -> str:
 
 def _tails(own: Sequence[Row], floor: Sequence[Row], margin: Row | None) -> Figure:
     with matplotlib.rc_context(SETTINGS):
-        figure = _figure(3.1)
+        figure = _figure(3.0)
         left, right = figure.subplots(1, 2, sharey=True)
         for axes, side in ((left, "below"), (right, "above")):
             for line, row in enumerate(floor):
@@ -151,17 +168,24 @@ def _tails(own: Sequence[Row], floor: Sequence[Row], margin: Row | None) -> Figu
                 _tail_line(axes, row, side, "#0061a8", LINES[line % 4], "arm")
             axes.set_xscale("log")
             axes.set_yscale("log")
+            axes.xaxis.set_major_locator(FixedLocator([1e-4, 1e-2, 1]))
+            axes.yaxis.set_major_locator(FixedLocator([1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1]))
+            axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{x:g}"))
+            axes.yaxis.set_major_formatter(FuncFormatter(lambda y, _: f"{100 * y:g}%"))
+            axes.minorticks_off()
             axes.set_xlim(own[0]["grid"][0], own[0]["grid"][-1])
+            if not any(any(row[side]) for row in (*own, *floor)):
+                axes.text(0.5, 0.5, "no token", transform=axes.transAxes, ha="center")
             axes.set_ylim(0.5 / max(row["tokens"] for row in own), 1.2)
             axes.grid(color="#e4e7eb", linewidth=0.6)
             axes.set_axisbelow(True)
             if margin is not None:
                 axes.axvline(margin["tail_nats"], color="#b84500", linewidth=1, linestyle=":")
         left.invert_xaxis()
-        left.set_xlabel("likelier than under control, by more (nats)")
-        right.set_xlabel("less likely than under control, by more (nats)")
+        left.set_xlabel("likelier by more than (nats)")
+        right.set_xlabel("less likely by more than (nats)")
         left.set_ylabel("share of tokens")
-        right.legend(frameon=False, fontsize=7, loc="best")
+        figure.legend(*right.get_legend_handles_labels(), **LEGEND)
     return figure
 
 

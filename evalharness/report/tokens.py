@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from evalharness.nll.body import BodyError, read_prefill, read_stream
 from evalharness.pairing import Slot, find_cell, nll_reason, slots
 from evalharness.report.answers import responses
 from evalharness.runs import Run
-from evalharness.stored_rows import CaseNll, loads_line
+from evalharness.stored_rows import CaseNll
 from evalharness.verdicts.types import NllTable
 
 # |delta| at which the tail is read, in nats: five a decade from 1e-5 to 10.
@@ -121,44 +122,21 @@ def kl_top(control: Mapping[str, float], arm: Mapping[str, float]) -> float:
 def token_text(
     runs: Sequence[Run], slot: Slot, where: Where, arm: str, *, case_id: str, position: int
 ) -> str | None:
-    """Return the text of a forced token as the server named it, None where it did not.
-
-    Read from the stored body: `logprobs.content` of a chat reply, `logprobs.tokens` of a
-    completion, or the decoded tokens of `prompt_logprobs`, aligned at the end.
-    """
+    """Return the text of a forced token as the server named it, None where it did not."""
     cell = find_cell(runs, slot, where, arm)
     if cell is None or case_id not in cell.nll:
         return None
     size = len(cell.nll[case_id].token_ids)
     for response in responses(cell, {case_id}):
-        tokens = _body_tokens(response.body)
-        if len(tokens) >= size:
-            return tokens[len(tokens) - size + position]
+        texts = _texts(response.body, where[1])
+        # the forced tokens are the last ones of a prefilled prompt, and all of a decoded answer
+        if len(texts) >= size:
+            return texts[len(texts) - size + position]
     return None
 
 
-def _body_tokens(body: str) -> list[str | None]:
+def _texts(body: str, mode: str) -> list[str]:
     try:
-        document = loads_line(body.encode("utf-8", "surrogatepass"))
-        choice = document["choices"][0]
-    except (ValueError, KeyError, TypeError, IndexError):
+        return (read_prefill(body) if mode == "prefill" else read_stream(body)).texts
+    except BodyError:
         return []
-    prompt = choice.get("prompt_logprobs") or document.get("prompt_logprobs")
-    if isinstance(prompt, list):
-        return [_decoded(entry) for entry in prompt]
-    logprobs = choice.get("logprobs")
-    if not isinstance(logprobs, Mapping):
-        return []
-    if isinstance(logprobs.get("content"), list):
-        return [entry.get("token") for entry in logprobs["content"] if isinstance(entry, Mapping)]
-    tokens = logprobs.get("tokens")
-    return list(tokens) if isinstance(tokens, list) else []
-
-
-def _decoded(entry: object) -> str | None:
-    """Return the prompt token's own text: the first entry of vLLM's prompt_logprobs."""
-    if not isinstance(entry, Mapping) or not entry:
-        return None
-    first = next(iter(entry.values()))
-    text = first.get("decoded_token") if isinstance(first, Mapping) else None
-    return text if isinstance(text, str) else None

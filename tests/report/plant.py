@@ -93,7 +93,7 @@ class Plant:
     drop: Callable[[CellKey, int], bool] = lambda key, index: False
     case_prefix: str = "case"
     seed: int = 7
-    manifest_sha256: str = "3" * 64
+    manifest_name: str = "planted"
     created_utc: str = UTC
 
 
@@ -109,8 +109,10 @@ def arm_name(levels: Mapping[str, str], factors: Mapping[str, Sequence[str]]) ->
 
 def plant_run(run: Path, plant: Plant) -> Path:
     """Write RUN and return it."""
-    plan = _plan(plant)
+    manifest = json.dumps(_manifest(plant), indent=1) + "\n"
+    plan = _plan(plant, sha256_hex(manifest))
     run.mkdir(parents=True)
+    (run / "manifest.json").write_text(manifest)
     (run / "plan.json").write_text(json.dumps(plan, indent=1) + "\n")
     for launch, name in enumerate(plan["order"], start=1):
         _server(run, name, launch, plan)
@@ -133,7 +135,29 @@ def write_sums(run: Path) -> None:
     (run / "SHA256SUMS").write_text("".join(lines))
 
 
-def _plan(plant: Plant) -> dict[str, Any]:
+def _manifest(plant: Plant) -> dict[str, Any]:
+    return {
+        "format": "evalharness/manifest/1",
+        "name": plant.manifest_name,
+        "suites": {
+            suite.name: {
+                "suite": suite.suite,
+                "source": {"kind": "packaged", "id": "planted", "revision": "1"},
+                "modes": [suite.mode],
+                "template": f"{suite.suite}/1",
+                "scorer": suite.scorer,
+                "sampling": {"temperature": 0.0, "top_p": 1.0, "max_tokens": 96, "extra": {}},
+                "cases": [
+                    {"id": case_id(plant, i), "sha256": sha256_hex(f"{suite.name} {i}")}
+                    for i in range(suite.cases)
+                ],
+            }
+            for suite in plant.suites
+        },
+    }
+
+
+def _plan(plant: Plant, manifest_sha256: str) -> dict[str, Any]:
     combinations = [
         dict(zip(plant.factors, combination, strict=True))
         for combination in itertools.product(*plant.factors.values())
@@ -159,7 +183,7 @@ def _plan(plant: Plant) -> dict[str, Any]:
         "factors": {name: list(levels) for name, levels in plant.factors.items()},
         "arms": arms,
         "arms_file": {"name": "planted.yaml", "sha256": "2" * 64},
-        "manifest": {"name": "planted", "sha256": plant.manifest_sha256},
+        "manifest": {"name": plant.manifest_name, "sha256": manifest_sha256},
         "suites": {suite.name: _plan_suite(suite) for suite in plant.suites},
         "settings": {"request_timeout_s": 300},
     }

@@ -139,7 +139,7 @@ def test_a_plan_that_is_none_is_no_traceback(
 
 
 OTHER = {
-    "manifest": Plant(factors=ONE_FACTOR, manifest_sha256="4" * 64),
+    "manifest": Plant(factors=ONE_FACTOR, manifest_name="another"),
     "concurrency": Plant(factors=ONE_FACTOR, concurrency=(1, 8)),
     "scorers": Plant(
         factors=ONE_FACTOR, suites=(SuiteSpec("bfcl", "tools", 80, "bfcl", "corrected/1"),)

@@ -10,7 +10,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from plant import BFCL, GSM8K, NLL, SCHEMA, Plant, SuiteSpec, even, paired, plant_run
+from plant import BFCL, GSM8K, NLL, SCHEMA, Plant, SuiteSpec, even, paired, plant_run, write_sums
 
 from evalharness.cli.main import main
 from evalharness.types import CellKey
@@ -67,7 +67,7 @@ def test_the_worked_example_is_undecided(tmp_path: Path) -> None:
     assert cell["p_harm"] == 0.1875
     assert (cell["lower"], cell["upper"]) == pytest.approx((-0.1373, 0.0299), abs=5e-4)
     assert cell["smallest_margin"] == pytest.approx(0.14, abs=2e-3)
-    assert report["arms"][0]["cases_needed"] > 64
+    assert report["arms"][0]["cases_needed_if_equal"] > 64
 
 
 @pytest.mark.parametrize("side", ["hc", "control"])
@@ -187,7 +187,7 @@ def test_a_cell_never_run_is_incomplete(tmp_path: Path) -> None:
     run = plant_run(tmp_path / "run", Plant(factors=ONE_FACTOR))
     for file in run.glob("responses/hc/*/bfcl.tools-c4-r0.*"):
         file.unlink()
-    (run / "SHA256SUMS").unlink()
+    write_sums(run)
     code, report = judge(run)
     assert code == 12
     assert [row["state"] for row in report["stopped"]] == ["missing"]

@@ -1,0 +1,121 @@
+"""Sections of the report that are read off the runs' cells, one row a cell."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from evalharness.noninferiority import Judgement
+from evalharness.pairing import arm_names, find_cell, nll_label, slots, suite_modes
+from evalharness.report.texts import divergence, texts_of
+from evalharness.report.tokens import delta_rows, kl_rows, perplexity_rows, token_text
+from evalharness.runs import Run
+from evalharness.verdicts.types import CORRECT, UNOBSERVED, WRONG, NllTable, TokenExtreme
+
+Where = tuple[str, str, int]
+
+
+def count_rows(judged: Judgement) -> Iterator[dict[str, Any]]:
+    """Yield correct, wrong and unobserved per arm, suite and level, over all replays."""
+    for table in judged.tables:
+        for a, arm in enumerate(table.arms):
+            outcomes = table.outcomes[a]
+            yield {
+                "arm": arm,
+                "suite": table.suite,
+                "mode": table.mode,
+                "concurrency": table.concurrency,
+                "cases": len(table.case_ids),
+                "replays": table.replays,
+                "correct": int((outcomes == CORRECT).sum()),
+                "wrong": int((outcomes == WRONG).sum()),
+                "unobserved": int((outcomes == UNOBSERVED).sum()),
+            }
+
+
+def never_run_rows(run: Run) -> Iterator[dict[str, Any]]:
+    """Planned cells of which the run has no record at all."""
+    plan = run.plan
+    for arm in arm_names(plan):
+        for suite, mode in (*suite_modes(plan, nll=False), *suite_modes(plan, nll=True)):
+            for concurrency in plan["concurrency"]:
+                keys = [k for k in run.cells if (k.arm, k.suite, k.mode) == (arm, suite, mode)]
+                if not any(k.concurrency == concurrency for k in keys):
+                    yield {
+                        "arm": arm,
+                        "suite": suite,
+                        "mode": mode,
+                        "concurrency": concurrency,
+                        "replicate": None,
+                        "launch": None,
+                        "state": "missing",
+                        "reason": "the run has no record of this cell",
+                        "rows": 0,
+                        "expected_rows": plan["suites"][suite]["cases"],
+                        "file": None,
+                    }
+
+
+def nll_with_places(
+    plan: Mapping[str, Any], tables: Sequence[NllTable]
+) -> list[tuple[Where, NllTable]]:
+    """Return each NLL table with the (suite entry, mode, concurrency) it was read from."""
+    places = {nll_label(s, m): (s, m) for s, m in suite_modes(plan, nll=True)}
+    return [((*places[table.mode], table.concurrency), table) for table in tables]
+
+
+def nll_section(
+    runs: Sequence[Run], judged: Judgement, nll: Sequence[tuple[Where, NllTable]]
+) -> dict[str, Any]:
+    """Return NLL verdicts with token texts, perplexities, divergences and the deltas' tails."""
+    places = {(nll_label(w[0], w[1]), w[2]): w for w, _ in nll}
+    cells = []
+    for arm in judged.verdict.arms:
+        for cell in arm.nll_cells:
+            row = asdict(cell)
+            where = places[cell.mode, cell.concurrency]
+            for name, side in (("summary", cell.arm), ("aa", judged.plan.aa)):
+                if row[name] and row[name]["largest"] and side:
+                    extreme = getattr(cell, name).largest
+                    row[name]["largest"]["text"] = _text(runs, where, side, extreme)
+            cells.append(row)
+    return {
+        "cells": cells,
+        "perplexity": [row for where, table in nll for row in perplexity_rows(where, table)],
+        "kl": [row for where, table in nll for row in kl_rows(runs, where, table)],
+        "deltas": [row for where, table in nll for row in delta_rows(where, table)],
+    }
+
+
+def _text(runs: Sequence[Run], where: Where, arm: str, extreme: TokenExtreme) -> str | None:
+    for slot in slots(runs):
+        text = token_text(
+            runs, slot, where, arm, case_id=extreme.case_id, position=extreme.position
+        )
+        if text is not None:
+            return text
+    return None
+
+
+def first_difference_rows(runs: Sequence[Run]) -> Iterator[dict[str, Any]]:
+    """Yield where each arm's texts part from the control's, one row a cell and replay."""
+    plan = runs[0].plan
+    for suite, mode in suite_modes(plan, nll=False):
+        for concurrency in plan["concurrency"]:
+            for slot in slots(runs):
+                where = (suite, mode, concurrency)
+                control = find_cell(runs, slot, where, plan["control"])
+                texts = dict(texts_of(control)) if control else {}
+                for arm in arm_names(plan)[1:]:
+                    cell = find_cell(runs, slot, where, arm)
+                    if cell is not None and texts:
+                        yield {
+                            "arm": arm,
+                            "suite": suite,
+                            "mode": mode,
+                            "concurrency": concurrency,
+                            "run": slot.run,
+                            "replicate": slot.replicate,
+                            **divergence(texts, texts_of(cell)),
+                        }
