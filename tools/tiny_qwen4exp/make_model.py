@@ -3,13 +3,13 @@
 
   python tools/tiny_qwen4exp/make_model.py --size small --out /tmp/tiny
   python tools/tiny_qwen4exp/make_model.py --size rank --out /tmp/rank          # for a GPU
-  python tools/tiny_qwen4exp/make_model.py --size small --fault 1.01 --out /tmp/faulty
+  python tools/tiny_qwen4exp/make_model.py --size small --fault 1.01 --like /tmp/tiny --out /tmp/faulty
 
 Sizes:
-  small  hidden 512, one layer of each kind, 16 experts: every route can be reached, 25 MB.
+  small  hidden 2560, one layer of each kind, 16 experts: every route can be reached, 190 MB.
   cpu    small without the QSA indexer: the attention that vLLM's CPU build can serve.
   rank   one tensor-parallel rank's operators of Qwen3.8-Flash-Next at TP4 as a model of its
-         own (hidden 2560, qkvz 4096, ba 24, 512 experts x 160, 10 a token), 2 layers, 2.6 GB.
+         own (hidden 2560, qkvz 4096, ba 24, 512 experts x 160, 10 a token), 2 layers, 2.7 GB.
 
 Each tensor is drawn from a generator seeded by (seed, tensor name), on the CPU: the same
 bytes on every machine and in any order, and `--fault` changes one tensor and nothing else.
@@ -21,6 +21,7 @@ import argparse
 import hashlib
 import json
 import math
+import os
 import shutil
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -72,13 +73,13 @@ INDEXER: Config = {
     "indexer_compress_ratio": 4,
 }
 SMALL: Config = {
-    "hidden_size": 512,
+    "hidden_size": 2560,  # the grouped MoE is written for this width and intermediates of 160
     "num_attention_heads": 2,
     "num_key_value_heads": 1,
     "linear_num_key_heads": 4,
     "linear_num_value_heads": 12,
-    "moe_intermediate_size": 128,
-    "shared_expert_intermediate_size": 128,
+    "moe_intermediate_size": 160,
+    "shared_expert_intermediate_size": 160,
     "num_experts": 16,
     "num_experts_per_tok": 4,
     "hc_lowrank": 64,
@@ -115,23 +116,31 @@ def draw(spec: TensorSpec, *, seed: int, scale: float = 1.0) -> torch.Tensor:
     return value if spec.float32 else value.to(torch.bfloat16)
 
 
-def write_weights(out: Path, config: Config, *, seed: int, faults: dict[str, float]) -> int:
-    """Write one safetensors file a group with an index; return the bytes of all tensors."""
+def write_weights(
+    out: Path, config: Config, *, seed: int, faults: dict[str, float], like: Path | None
+) -> int:
+    """Write one safetensors file a group with an index; return the bytes of all tensors.
+
+    `like`: a directory of the same size and seed without faults; its files are linked where no
+    fault falls into them.
+    """
     weight_map: dict[str, str] = {}
     total_bytes = 0
     unknown = set(faults)
     for stem, specs in model_tensors(config):
         scales = {spec.name: faults.get(spec.name, 1.0) for spec in specs}
         unknown -= set(scales)
-        with ThreadPoolExecutor() as pool:
-            tensors = list(
-                pool.map(lambda s: draw(s, seed=seed, scale=scales[s.name]), specs)  # noqa: B023
-            )
         filename = f"model-{stem}.safetensors"
-        named = {spec.name: tensor for spec, tensor in zip(specs, tensors, strict=True)}
-        save_file(named, out / filename, metadata={"format": "pt"})
-        weight_map |= dict.fromkeys(named, filename)
-        total_bytes += sum(t.numel() * t.element_size() for t in tensors)
+        (out / filename).unlink(missing_ok=True)  # it may be a link to another model's file
+        if like is not None and not set(scales) & set(faults):
+            os.link(like / filename, out / filename)
+        else:
+            with ThreadPoolExecutor() as pool:
+                jobs = [pool.submit(draw, s, seed=seed, scale=scales[s.name]) for s in specs]
+                tensors = {s.name: job.result() for s, job in zip(specs, jobs, strict=True)}
+            save_file(tensors, out / filename, metadata={"format": "pt"})
+        weight_map |= {spec.name: filename for spec in specs}
+        total_bytes += sum(spec.size_bytes for spec in specs)
     if unknown:
         raise SystemExit(f"--fault-tensor: no tensor named {', '.join(sorted(unknown))}")
     index = {"metadata": {"total_size": total_bytes}, "weight_map": weight_map}
@@ -149,9 +158,13 @@ def write_tokenizer(out: Path) -> tuple[int, dict[str, int]]:
     return size, special
 
 
-def build(out: Path, *, size: str, seed: int, faults: dict[str, float]) -> dict[str, Any]:
+def build(
+    out: Path, *, size: str, seed: int, faults: dict[str, float], like: Path | None = None
+) -> dict[str, Any]:
     """Write the whole directory and return what was written."""
     out.mkdir(parents=True, exist_ok=True)
+    if like is not None:
+        _check_like(like, {"size": size, "seed": seed, "faults": {}})
     vocab, special = write_tokenizer(out)
     config = BASE | SIZES[size] | {
         "vocab_size": -(-vocab // 64) * 64,
@@ -162,10 +175,16 @@ def build(out: Path, *, size: str, seed: int, faults: dict[str, float]) -> dict[
     _write_json(out / "config.json", config)
     generation = {"eos_token_id": config["eos_token_id"], "pad_token_id": config["pad_token_id"]}
     _write_json(out / "generation_config.json", generation)
-    total_bytes = write_weights(out, config, seed=seed, faults=faults)
+    total_bytes = write_weights(out, config, seed=seed, faults=faults, like=like)
     facts = {"size": size, "seed": seed, "faults": faults, "bytes": total_bytes}
     _write_json(out / "made_by.json", facts)
     return facts
+
+
+def _check_like(like: Path, wanted: dict[str, Any]) -> None:
+    found = json.loads((like / "made_by.json").read_text(encoding="utf-8"))
+    if any(found.get(key) != value for key, value in wanted.items()):
+        raise SystemExit(f"--like {like}: made with {found}, expected {wanted}")
 
 
 def _write_json(path: Path, value: Any) -> None:
@@ -184,9 +203,13 @@ def main(argv: list[str] | None = None) -> int:
         help="multiply one tensor by this: a planted fault, e.g. 1.01",
     )
     parser.add_argument("--fault-tensor", default=FAULT_TENSOR)
+    parser.add_argument(
+        "--like", type=Path, metavar="DIR", help="same size and seed: link its unchanged files"
+    )
     args = parser.parse_args(argv)
     faults = {} if args.fault == 1.0 else {args.fault_tensor: args.fault}
-    print(json.dumps(build(args.out, size=args.size, seed=args.seed, faults=faults)))
+    facts = build(args.out, size=args.size, seed=args.seed, faults=faults, like=args.like)
+    print(json.dumps(facts))
     return 0
 
 

@@ -9,6 +9,7 @@ nearly uniform logits.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -29,6 +30,11 @@ class TensorSpec:
     draw: Draw = "normal"
     std: float = 0.02
     float32: bool = False
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes in storage."""
+        return math.prod(self.shape) * (4 if self.float32 else 2)
 
 
 def fan_in(name: str, *shape: int, gain: float = 1.0) -> TensorSpec:

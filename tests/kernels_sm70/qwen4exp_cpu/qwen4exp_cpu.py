@@ -76,6 +76,7 @@ def combine_norm(
 
 def _import_with_empty_torchvision() -> None:
     """Import the processors that name torchvision, then take the empty modules away again."""
+    importlib.import_module("transformers")  # decides first what is installed
     added = []
     for name in (*_VISION, "torchvision.transforms.v2.functional"):
         if name not in sys.modules:

@@ -1,0 +1,63 @@
+#!/usr/bin/env python3
+"""Write fixed continuations for the tiny model's tokenizer as NLL rows.
+
+  python tools/tiny_qwen4exp/nll_rows.py --out DIR
+
+DIR/tiny_qwen4exp/short.jsonl: 16 cases of 64 prompt and 64 scored tokens.
+DIR/tiny_qwen4exp/long.jsonl: 16 cases of 2,400 prompt and 32 scored tokens, so that sparse
+attention has more blocks (600) than it may select (512).
+The text is the package's own; the tokenizer is the committed one: the same bytes every time,
+whatever the weights are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from tokenizers import Tokenizer
+
+HERE = Path(__file__).resolve().parent
+TEXT = HERE.parents[1] / "evalharness" / "data_files" / "nll_long_text.txt"
+SHAPES = {"short": (64, 64), "long": (2400, 32)}
+CASES = 16
+
+
+def rows(ids: list[int], *, prompt: int, scored: int) -> list[dict[str, object]]:
+    """Cut `CASES` windows, evenly spaced, of prompt + scored tokens."""
+    width = prompt + scored
+    if len(ids) < width + CASES:
+        raise SystemExit(f"{TEXT}: {len(ids)} tokens, need {width + CASES}")
+    step = (len(ids) - width) // (CASES - 1)
+    return [
+        {
+            "id": f"{index:03d}",
+            "prompt_token_ids": ids[start : start + prompt],
+            "continuation_token_ids": ids[start + prompt : start + width],
+            # Windows overlap where the text is short: neighbours are no independent samples.
+            "cluster_id": f"window-{start // width:03d}",
+        }
+        for index, start in enumerate(range(0, step * CASES, step))
+    ]
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--out", type=Path, required=True)
+    args = parser.parse_args()
+    tokenizer = Tokenizer.from_file(str(HERE / "tokenizer.json"))
+    ids = tokenizer.encode(TEXT.read_text(encoding="utf-8")).ids
+    folder = args.out / "tiny_qwen4exp"
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, (prompt, scored) in SHAPES.items():
+        lines = [json.dumps(row) for row in rows(ids, prompt=prompt, scored=scored)]
+        (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+        print(f"{folder / name}.jsonl: {len(lines)} cases of {len(ids)} tokens")
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
