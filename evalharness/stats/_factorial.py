@@ -110,9 +110,12 @@ def _max_t(values: FloatArray, *, level: float, n_resamples: int, seed: int) -> 
     return float(np.quantile(t.max(axis=1), level, method="higher"))
 
 
-def _half_widths(values: FloatArray, *, alpha: float, n_resamples: int, seed: int) -> FloatArray:
+def _half_widths(
+    values: FloatArray, floors: FloatArray, *, alpha: float, n_resamples: int, seed: int
+) -> FloatArray:
     """Simultaneous half-widths. Effects with so few differing cases that resamples lose them
-    get a Clopper-Pearson bound of their share times the largest value, each at alpha/m."""
+    get a Clopper-Pearson bound of their share times the largest value, each at alpha/m;
+    `floors` are the largest values that 0/1 outcomes can give, seen or not."""
     n, m = values.shape
     nonzero = np.count_nonzero(np.abs(values) > 1e-12, axis=0)
     lost = np.array([float(bdtr(0, n, k / n)) for k in nonzero])
@@ -123,10 +126,8 @@ def _half_widths(values: FloatArray, *, alpha: float, n_resamples: int, seed: in
         level = 1 - alpha * dense.sum() / m
         critical = _max_t(values[:, dense], level=level, n_resamples=n_resamples, seed=seed)
         out[dense] = critical * spread[dense]
-    # contrasts of 0/1 outcomes can reach 1 even where every case seen was concordant
-    floor = 1.0 if np.allclose(values * 64, np.rint(values * 64), atol=1e-9) else 0.0
     for j in np.flatnonzero(~dense):
-        largest = max(floor, float(np.abs(values[:, j]).max()))
+        largest = max(floors[j], float(np.abs(values[:, j]).max()))
         out[j] = clopper_pearson(int(nonzero[j]), n, 1 - alpha / m).upper * largest
     return out
 
@@ -151,10 +152,11 @@ def factorial_effects(
     require_open_unit(confidence=confidence)
     if y.shape[0] < 2:
         raise ValueError(f"outcomes: expected two or more cases, found {y.shape[0]}")
-    coded = _levels(levels, y.shape[1])
-    contrasts = _contrasts(y, coded, names)
+    contrasts = _contrasts(y, coded := _levels(levels, y.shape[1]), names)
     v, scale = contrasts.values, 2 ** (coded.shape[1] - 1)
-    half = _half_widths(v, alpha=1 - confidence, n_resamples=n_resamples, seed=seed)
+    binary = bool(((y >= 0) & (y <= 1)).all())
+    floors = np.array([float(binary) * 2 ** (len(s) - 1) for s in contrasts.factors])
+    half = _half_widths(v, floors, alpha=1 - confidence, n_resamples=n_resamples, seed=seed)
     means, errors = v.mean(axis=0), v.std(axis=0, ddof=1) / math.sqrt(v.shape[0])
     return FactorialEffects(
         tuple(
