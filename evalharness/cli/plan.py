@@ -1,19 +1,21 @@
-"""`evalharness plan`: how many cases a margin needs, and what a suite of a given size can say."""
+"""`evalharness plan`: how many cases a margin needs, and what a suite of some size can admit."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
+from collections.abc import Callable
+from pathlib import Path
 
-from evalharness.errors import EXIT_OK, PlanError
+from evalharness.errors import ManifestError, PlanError
 
 EXAMPLE = """\
 examples:
-  evalharness plan --margin 0.02 --discordance 0.05
-  evalharness plan --margin 0.10 --discordance 0.05 --cases 80
-
-A margin is a share of cases (0.02 = 2 points); the discordance is the share of cases on which
-two arms differ, as an A/A run shows it.
+  evalharness plan                                       # the table
+  evalharness plan --margin 0.02 --discordance 0.05      # cases for 2 points
+  evalharness plan --cases 80                            # smallest margin of 80 cases
+  evalharness plan --manifest manifests/demo.json        # the same for each suite
 """
 
 
@@ -21,22 +23,51 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     """Add the subcommand's parser."""
     parser = subparsers.add_parser(
         "plan",
-        help="cases needed for a margin, and the smallest margin of a suite",
-        description="Before a run: how many cases a margin needs, or which margin a suite carries.",
+        help="cases needed for a margin; the smallest margin of a suite",
+        description="Plan before the run: a margin chosen after the results decides nothing.",
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("--margin", type=float, help="share of cases, e.g. 0.02 for 2 points")
+    share = _share(1.0)
     parser.add_argument(
-        "--discordance", type=float, default=0.05, help="share of cases differing (default 0.05)"
+        "--margin", type=share, help="loss to exclude, a share of cases (0.02 = 2 points)"
     )
-    parser.add_argument("--alpha", type=float, default=0.025, help="one-sided (default 0.025)")
-    parser.add_argument("--power", type=float, default=0.8, help="default 0.8")
-    parser.add_argument("--cases", type=int, help="size of a suite whose reach is asked")
+    parser.add_argument(
+        "--discordance",
+        type=share,
+        default=0.05,
+        help="share of cases expected to differ by noise alone; the A/A row of an earlier report "
+        "tells (default 0.05)",
+    )
+    parser.add_argument(
+        "--alpha", type=_share(0.5), default=0.025, help="one-sided (default 0.025)"
+    )
+    parser.add_argument("--power", type=share, default=0.8, help="default 0.8")
+    parser.add_argument("--cases", type=_count, help="cases of a suite: what can they admit?")
+    parser.add_argument("--manifest", type=Path, help="take the suites' sizes from a manifest")
+
+
+def _share(below: float) -> Callable[[str], float]:
+    def parse(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            value = 0.0
+        if not 0 < value < below:
+            raise argparse.ArgumentTypeError(f"expected a number in (0, {below:g}), found {text!r}")
+        return value
+
+    return parse
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 10_000_000:
+        raise argparse.ArgumentTypeError(f"expected a number of cases, found {text!r}")
+    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the answers and the table of cases needed."""
+    """Print what was asked for, and the table of cases where nothing was."""
     from evalharness.plan_table import (
         cases_needed,
         cases_table,
@@ -45,16 +76,34 @@ def run(args: argparse.Namespace) -> int:
         suite_reach,
     )
 
-    levels = {"alpha": args.alpha, "power": args.power}
+    sizes = {"": args.cases} if args.cases is not None else {}
+    if args.manifest is not None:
+        sizes |= manifest_sizes(args.manifest)
+    parts = []
     try:
-        parts = []
+        for name, cases in sizes.items():
+            reach = suite_reach(
+                cases, args.discordance, alpha=args.alpha, power=args.power, margin=args.margin
+            )
+            parts.append(f"{name}: {reach_text(reach)}" if name else reach_text(reach))
         if args.margin is not None:
-            parts.append(cases_text(cases_needed(args.margin, args.discordance, **levels)))
-        if args.cases is not None:
-            reach = suite_reach(args.cases, args.discordance, margin=args.margin, **levels)
-            parts.append(reach_text(reach))
+            answer = cases_needed(args.margin, args.discordance, alpha=args.alpha, power=args.power)
+            parts.append(cases_text(answer))
         parts.append(cases_table(args.alpha))
     except ValueError as error:
-        raise PlanError(f"evalharness plan: {error}") from error
+        raise PlanError(f"plan: {error}") from error
     sys.stdout.write("\n\n".join(parts) + "\n")
-    return EXIT_OK
+    return 0
+
+
+def manifest_sizes(path: Path) -> dict[str, int]:
+    """Return the number of cases of each suite; ManifestError where the file is no manifest."""
+    try:
+        suites = json.loads(path.read_text(encoding="utf-8"))["suites"]
+        return {name: len(suite["cases"]) for name, suite in suites.items()}
+    except OSError as error:
+        raise ManifestError(f"{path}: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ManifestError(
+            f"{path}: not a manifest ({error}); see `evalharness manifest`"
+        ) from error

@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evalharness.types import CellKey, canonical_json, sha256_hex
+from evalharness.store.lines import decode_line, encode_line
+from evalharness.types import CellKey, Request, Response, canonical_json, sha256_hex
 
 OutcomeOf = Callable[[CellKey, int], str]
 LogprobsOf = Callable[[CellKey, int], Sequence[float | None]]
@@ -288,7 +289,7 @@ def _cell(run: Path, plant: Plant, suite: SuiteSpec, key: CellKey, launch: int) 
         lines.append(line)
         make = _nll_row if suite.suite == "nll" else _score_row
         rows.append(json.dumps(make(plant, suite, key, index, outcome, check)) + "\n")
-    raw = "".join(lines).encode()
+    raw = b"".join(lines)
     responses.write_bytes(raw)
     scores.write_text("".join(rows))
     record = cell_record(key, launch, rows=len(lines), expected=suite.cases, raw=raw)
@@ -332,38 +333,40 @@ def case_id(plant: Plant, index: int) -> str:
     return f"{plant.case_prefix}-{index:04d}"
 
 
-def response_line(plant: Plant, key: CellKey, index: int, outcome: str) -> tuple[str, str]:
-    """One stored response and its check. Unobserved rows are HTTP 500s."""
-    answer = plant.answers(key, index, outcome)
-    choice = {"message": {"content": answer}, "finish_reason": "stop"}
-    body = json.dumps({"choices": [choice]}, ensure_ascii=False)
-    failed = outcome == "unobserved"
-    request = canonical_json({"case": case_id(plant, index), "model": "demo"})
-    line = {
-        "case_id": case_id(plant, index),
-        "replicate": key.replicate,
-        "request": {
-            "digest": sha256_hex(f"/v1/chat/completions\n{request}"),
-            "endpoint": "/v1/chat/completions",
-            "body": request,
-        },
-        "status": "http_error" if failed else "ok",
-        "http_code": 500 if failed else 200,
-        "body": "internal error" if failed else body,
-        "body_encoding": "utf-8",
-        "error": "HTTP 500" if failed else None,
-        "sent_ns": 1_000_000 * index,
-        "first_byte_ns": 1_000_000 * index + 400_000,
-        "done_ns": 1_000_000 * index + 900_000,
-        "in_flight": key.concurrency,
-        "chunk_ns": [],
-        "usage": {"prompt_tokens": 100, "completion_tokens": 48},
-        "finish_reason": None if failed else "stop",
-        "token_ids": None,
+def response_line(plant: Plant, key: CellKey, index: int, outcome: str) -> tuple[bytes, str]:
+    """One stored response line and its check. Unobserved rows are HTTP 500s."""
+    choice = {
+        "message": {"content": plant.answers(key, index, outcome)},
+        "finish_reason": "stop",
     }
-    text = json.dumps(line, separators=(",", ":"), ensure_ascii=False)
-    check = hashlib.sha256(text.encode()).hexdigest()[:16]
-    return f'{text[:-1]},"check":"{check}"}}\n', check
+    failed = outcome == "unobserved"
+    request = Request(
+        case_id(plant, index),
+        key.replicate,
+        "/v1/chat/completions",
+        canonical_json({"case": case_id(plant, index), "model": "demo"}),
+    )
+    line = encode_line(
+        Response(
+            case_id=request.case_id,
+            replicate=key.replicate,
+            request_digest=request.digest,
+            endpoint=request.endpoint,
+            request_body=request.body_json,
+            status="http_error" if failed else "ok",
+            http_code=500 if failed else 200,
+            body="internal error" if failed else json.dumps({"choices": [choice]}),
+            body_encoding="utf-8",
+            error="HTTP 500" if failed else None,
+            sent_ns=1_000_000 * index,
+            first_byte_ns=1_000_000 * index + 400_000,
+            done_ns=1_000_000 * index + 900_000,
+            in_flight=key.concurrency,
+            usage=canonical_json({"prompt_tokens": 100, "completion_tokens": 48}),
+            finish_reason=None if failed else "stop",
+        )
+    )
+    return line, decode_line(line[:-1]).check
 
 
 def _score_row(
