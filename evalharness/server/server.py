@@ -299,3 +299,17 @@ async def _first_answer(server: Server) -> str | None:
     value = loads(answer[1]) if answer and answer[0] == 200 else {}
     found = value.get("system_fingerprint") if isinstance(value, dict) else None
     return found if isinstance(found, str) else None
+
+
+async def endpoint_model(arm: Arm, *, trust_env: bool) -> str:
+    """Ask an endpoint for the one model it serves. Raises ServerError."""
+    assert arm.endpoint is not None
+    key = os.environ.get(arm.api_key_env) if arm.api_key_env else None
+    async with _session(key, trust_env) as session:
+        names = [str(model.get("id")) for model in await ServerApi(arm.endpoint, session).models()]
+    if len(names) != 1:
+        raise ServerError(
+            f"{arm.endpoint}/v1/models: expected exactly one model, found {len(names)} "
+            f"({', '.join(names)[:200]}); give endpoint.served_name, and check that it runs"
+        )
+    return names[0]

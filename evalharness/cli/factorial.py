@@ -1,0 +1,255 @@
+"""`evalharness factorial`: serve every arm, ask every case, keep every response, report."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from evalharness.factorial.cells import PlannedCell
+    from evalharness.factorial.loop import FactorialRun
+
+EXAMPLE = (
+    "example:\n"
+    "  evalharness factorial --arms manifests/arms/demo.yaml --manifest manifests/demo.json \\\n"
+    "      --concurrency 1,4,8,16 --seed 7 --out runs/demo\n"
+    "The same command again continues the run: complete cells are never asked again.\n"
+    "exit codes: 0 all cells complete, 2 wrong files or options, 3 a server could not be started\n"
+    "or died, 12 cells are missing (--max-launches, Ctrl-C, a full disk)"
+)
+MAX_CONCURRENCY = 4096
+
+
+def add_parser(subparsers: Any) -> None:
+    """Add the subcommand's parser."""
+    parser = subparsers.add_parser(
+        "factorial",
+        help="run every combination of the flags over the cases",
+        description="Serve every arm in its own vLLM process, ask each the same cases at the same "
+        "concurrency, keep every raw response, score them and write a first report.",
+        epilog=EXAMPLE,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--arms", type=Path, required=True, metavar="FILE", help="arms file (YAML)")
+    parser.add_argument("--manifest", type=Path, required=True, metavar="FILE", help="manifest")
+    parser.add_argument("--out", type=Path, required=True, metavar="RUN", help="run directory")
+    parser.add_argument(
+        "--concurrency",
+        type=concurrency_levels,
+        metavar="C,...",
+        help="requests in flight (the plan's gate_concurrency, else 1,4,8,16)",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="seed of order and sampling (0)")
+    parser.add_argument(
+        "--max-launches", type=positive, metavar="N", help="stop cleanly after N server starts"
+    )
+    parser.add_argument(
+        "--request-timeout",
+        type=seconds,
+        default=600.0,
+        metavar="S",
+        help="bound per request (600)",
+    )
+    parser.add_argument(
+        "--max-body-mib", type=positive, default=64, metavar="N", help="bound per reply (64)"
+    )
+    parser.add_argument(
+        "--trust-env", action="store_true", help="use the proxy settings of the environment"
+    )
+    parser.add_argument(
+        "--executor", choices=("local",), default="local", help="where launches run (local)"
+    )
+
+
+def concurrency_levels(text: str) -> tuple[int, ...]:
+    """Return ascending distinct levels of `1,4,8,16`."""
+    try:
+        levels = sorted({int(part) for part in text.split(",")})
+    except ValueError:
+        levels = [0]
+    if not levels or levels[0] < 1 or levels[-1] > MAX_CONCURRENCY:
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: expected whole numbers from 1 to {MAX_CONCURRENCY}, such as 1,4,8,16"
+        )
+    return tuple(levels)
+
+
+def positive(text: str) -> int:
+    """Return a whole number of at least 1."""
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a whole number of at least 1")
+    return int(text)
+
+
+def seconds(text: str) -> float:
+    """Return a number of seconds above 0."""
+    try:
+        value = float(text)
+    except ValueError:
+        value = 0.0
+    if not 0 < value < 1e7:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected seconds above 0")
+    return value
+
+
+def run(args: argparse.Namespace) -> int:
+    """Run or continue the factorial; returns the exit code (see EXAMPLE)."""
+    import asyncio
+
+    from evalharness.errors import EXIT_OK
+    from evalharness.store import run_lock
+
+    with run_lock(args.out):
+        prepared = _prepare(args)
+        _announce(prepared)
+        outcome = asyncio.run(_drive(prepared))
+        for line in outcome.missing[:40]:
+            _say(line)
+        if len(outcome.missing) > 40:
+            _say(f"... and {len(outcome.missing) - 40} more")
+        reported = _report(args.out)
+    if outcome.exit_code != EXIT_OK:
+        _say(f"{args.out} is not complete; run the same command again to continue it")
+        return int(outcome.exit_code)
+    return reported
+
+
+def _prepare(args: argparse.Namespace) -> FactorialRun:
+    """Read and check everything, then freeze the plan and the cases."""
+    import asyncio
+
+    from evalharness.arms import launch_order, load_arms_file, with_digests
+    from evalharness.factorial.cell_run import CellSettings
+    from evalharness.factorial.loop import FactorialRun, with_endpoint_names
+    from evalharness.factorial.planning import (
+        Asked,
+        build_plan,
+        default_concurrency,
+        freeze,
+        replays_of,
+    )
+    from evalharness.manifest import freeze_into, load_cases, load_manifest
+
+    file = load_arms_file(args.arms)
+    manifest = load_manifest(args.manifest)
+    cases = load_cases(manifest)
+    file, facts = with_digests(asyncio.run(with_endpoint_names(file, trust_env=args.trust_env)))
+    settings = CellSettings(
+        request_timeout_s=args.request_timeout,
+        max_body_bytes=args.max_body_mib << 20,
+        trust_env=args.trust_env,
+    )
+    asked = Asked(
+        concurrency=args.concurrency or default_concurrency(file),
+        seed=args.seed,
+        settings={
+            "request_timeout_s": settings.request_timeout_s,
+            "max_body_bytes": settings.max_body_bytes,
+            "trust_env": settings.trust_env,
+        },
+    )
+    launches = launch_order(
+        [arm.name for arm in file.arms],
+        aa=file.aa,
+        order=file.order,
+        seed=args.seed,
+        replays=replays_of(file),
+    )
+    freeze(args.out, build_plan(file, manifest, launches, asked))
+    freeze_into(args.out, manifest, cases)
+    return FactorialRun(
+        folder=args.out,
+        file=file,
+        facts=facts,
+        manifest=manifest,
+        cases=cases,
+        launches=launches,
+        concurrency=asked.concurrency,
+        seed=args.seed,
+        settings=settings,
+        max_launches=args.max_launches,
+    )
+
+
+def _announce(prepared: FactorialRun) -> None:
+    """Say what the run can show before anything is asked."""
+    from evalharness.factorial.planning import DEFAULT_ALPHA
+    from evalharness.registry import suite_named
+    from evalharness.stats import smallest_admitted_margin, smallest_margin
+
+    alpha = float((prepared.file.plan or {}).get("alpha", DEFAULT_ALPHA))
+    margins = (prepared.file.plan or {}).get("margins", {})
+    for entry in prepared.manifest.entries.values():
+        if suite_named(entry.suite).kind != "verdict":
+            continue
+        n = len(entry.case_ids)
+        least = 100 * smallest_admitted_margin(0, 0, n, alpha=alpha)
+        likely = 100 * smallest_margin(n, 0.05, alpha=alpha, power=0.8)
+        asked = margins.get(entry.name)
+        declared = f"; the plan asks for {100 * asked:.1f}" if isinstance(asked, float) else ""
+        _say(
+            f"{entry.name}: {n} cases can admit a margin of {least:.1f} points at best (no case "
+            f"differs), about {likely:.1f} with 5% of cases differing (80% power){declared}"
+        )
+
+
+async def _drive(prepared: FactorialRun) -> Any:
+    from evalharness.factorial.loop import run_factorial
+    from evalharness.progress import open_display
+
+    with open_display(_wanted(prepared), sys.stdout) as display:
+        return await run_factorial(prepared, display)
+
+
+def _wanted(prepared: FactorialRun) -> Sequence[Sequence[PlannedCell]]:
+    from evalharness.factorial.cells import complete_cells, planned_cells
+
+    done = complete_cells(prepared.folder)
+    launches = [
+        [
+            cell
+            for cell in planned_cells(prepared.manifest, launch, prepared.concurrency)
+            if cell.key not in done
+        ]
+        for launch in prepared.launches
+    ]
+    wanted = [cells for cells in launches if cells]
+    return wanted[: prepared.max_launches] if prepared.max_launches else wanted
+
+
+def _report(run_dir: Path) -> int:
+    """Score what is complete, write the report, print the table, close with SHA256SUMS."""
+    from evalharness.errors import EXIT_OK
+    from evalharness.factorial.cells import complete_cells
+    from evalharness.scoring import score_run
+    from evalharness.store import write_sums
+
+    if complete_cells(run_dir):
+        summary = score_run(run_dir)
+        for fault in summary.faults:
+            _say(str(fault))
+        write_sums(run_dir)
+        _print_report(run_dir)
+    write_sums(run_dir)
+    return EXIT_OK
+
+
+def _print_report(run_dir: Path) -> None:
+    from evalharness.noninferiority import Asked
+    from evalharness.report import FORMATS, report_document, write_document
+    from evalharness.report.terminal import print_verdicts
+
+    document = report_document([run_dir], Asked())
+    paths = write_document(document, run_dir / "report", FORMATS)
+    print_verdicts(document, paths, sys.stdout)
+
+
+def _say(text: str) -> None:
+    from evalharness.text import printable
+
+    sys.stdout.write(f"{printable(text)}\n")
+    sys.stdout.flush()

@@ -1,0 +1,188 @@
+"""Run one cell: reset the cache, drive the requests, keep the responses, write the record."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evalharness.client import Client
+from evalharness.drive import DriveStats, LagMeter, RunningSampler, drive, running_beside
+from evalharness.errors import IncompleteError, StoreError
+from evalharness.factorial.cells import cell_record, record_file, responses_file
+from evalharness.factorial.prompts import CellTotals, PromptBook, read_back
+from evalharness.server import Server
+from evalharness.store import make_directory, write_json
+from evalharness.store.writer import ResponseWriter
+from evalharness.types import CellKey, Request, Response
+
+SAMPLE_PERIOD_S = 1.0
+# A client this busy, or a loop this late, measures itself rather than the server.
+BUSY_CPU_SHARE = 0.8
+LATE_LOOP_MS = 100.0
+
+
+@dataclass(frozen=True, slots=True)
+class CellSettings:
+    """Bounds of every request of the run; part of the plan."""
+
+    request_timeout_s: float
+    max_body_bytes: int
+    trust_env: bool
+
+
+@dataclass(frozen=True, slots=True)
+class CellTools:
+    """What the cells of a run share: where to write, when to stop, whom to tell."""
+
+    run: Path
+    settings: CellSettings
+    prompts: PromptBook
+    stop: asyncio.Event
+    on_response: Callable[[Response], None]
+
+
+async def run_cell(
+    server: Server, key: CellKey, requests: Sequence[Request], tools: CellTools
+) -> dict[str, Any]:
+    """Run a cell whole and return its record; the record is on disk before this returns.
+
+    The state is `complete` only if every response is on disk, the cache reset worked, the server
+    lived, and the prompts are the other arms' prompts. Raises StoreError, IncompleteError (disk).
+    """
+    launch = server.spec.folder.name
+    responses = responses_file(tools.run, key, launch)
+    make_directory(responses.parent)
+    record = cell_record(key, server.spec.number, state="aborted")
+    record["reason"] = "the harness ended before the cell was complete"
+    record["expected_rows"] = len(requests)
+    record["started_utc"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    record["prefix_cache_reset"] = await server.reset_prefix_cache()
+    if record["prefix_cache_reset"] == "failed":
+        record["state"] = "incomplete"
+        record["reason"] = "the prefix cache could not be reset before the cell"
+        write_json(record_file(responses), record)
+        return record
+    write_json(record_file(responses), record)
+    try:
+        stats, lag_ms, samples = await _drive(server, responses, requests, tools, record)
+    except (IncompleteError, StoreError) as error:
+        record.update(state="aborted", reason=str(error))
+        _try_record(responses, record)
+        raise
+    _fill(record, stats, lag_ms, samples)
+    totals = await asyncio.to_thread(read_back, responses)
+    record.update(
+        rows=totals.rows, prompt_tokens=totals.prompt_tokens, output_tokens=totals.output_tokens
+    )
+    state, reason = await _state(server, key, len(requests), totals, tools, stats)
+    record.update(state=state, reason=reason)
+    write_json(record_file(responses), record)
+    return record
+
+
+def _try_record(responses: Path, record: dict[str, Any]) -> None:
+    try:
+        write_json(record_file(responses), record)
+    except StoreError:
+        return  # the disk is what failed; the next run finds the file without a record
+
+
+async def _drive(
+    server: Server,
+    responses: Path,
+    requests: Sequence[Request],
+    tools: CellTools,
+    record: dict[str, Any],
+) -> tuple[DriveStats, float | None, list[int]]:
+    lag, sampler = LagMeter(), RunningSampler(server.api.running, SAMPLE_PERIOD_S)
+    concurrency = int(record["concurrency"])
+    client = Client(
+        server.base_url,
+        model=server.spec.arm.served_name,
+        concurrency=concurrency,
+        api_key=server.api_key,
+        timeout_s=tools.settings.request_timeout_s,
+        max_body_bytes=tools.settings.max_body_bytes,
+        trust_env=tools.settings.trust_env,
+    )
+    writer = ResponseWriter(responses)
+    try:
+        async with client, running_beside(lag.run, sampler.run), _Halt(server, tools) as halt:
+            stats = await drive(
+                requests,
+                client.send,
+                sink=writer,
+                concurrency=concurrency,
+                stop=halt,
+                on_response=tools.on_response,
+            )
+    finally:
+        record["responses_sha256"] = await writer.close()
+    return stats, lag.p99_ms(), sampler.samples
+
+
+class _Halt:
+    """An event that is set when the user stops the run or the server ends."""
+
+    def __init__(self, server: Server, tools: CellTools) -> None:
+        self._events = [tools.stop, *([server.died] if server.died is not None else [])]
+        self._halt = asyncio.Event()
+        self._tasks: list[asyncio.Task[None]] = []
+
+    async def __aenter__(self) -> asyncio.Event:
+        self._tasks = [asyncio.ensure_future(self._watch(event)) for event in self._events]
+        return self._halt
+
+    async def _watch(self, event: asyncio.Event) -> None:
+        await event.wait()
+        self._halt.set()
+
+    async def __aexit__(self, *_: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _fill(
+    record: dict[str, Any], stats: DriveStats, lag_ms: float | None, samples: list[int]
+) -> None:
+    busy = stats.cpu_share > BUSY_CPU_SHARE and stats.wall_s > 1.0
+    record.update(
+        wall_s=round(stats.wall_s, 3),
+        status_counts=dict(sorted(stats.status_counts.items())),
+        running_samples=samples,
+        concurrency_reached=_round(stats.concurrency_reached),
+        idle_share=_round(stats.idle_share),
+        loop_lag_ms_p99=lag_ms,
+        client_bound=bool(busy or (lag_ms or 0.0) > LATE_LOOP_MS),
+    )
+
+
+def _round(value: float | None) -> float | None:
+    return round(value, 4) if value is not None else None
+
+
+async def _state(
+    server: Server,
+    key: CellKey,
+    expected: int,
+    totals: CellTotals,
+    tools: CellTools,
+    stats: DriveStats,
+) -> tuple[str, str]:
+    """Return the cell's state and the reason where it is not complete."""
+    if tools.stop.is_set() and totals.rows < expected:
+        return "aborted", "stopped by the user"
+    if stats.status_counts["transport_error"] or totals.rows < expected:
+        # The death of a process is told a moment after its connections break.
+        await asyncio.sleep(0.5 if server.process is not None else 0.0)
+        if not await server.alive():
+            return "aborted", "the server ended or stopped answering during the cell"
+    if totals.rows != expected:
+        return "aborted", f"{totals.rows} of {expected} responses are on disk"
+    difference = tools.prompts.compare(key, totals.prompts)
+    return ("incomplete", difference) if difference else ("complete", "")

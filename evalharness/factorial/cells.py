@@ -1,0 +1,183 @@
+"""Which cells a run has, which are complete on disk, and what their requests are."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from evalharness.arms import PlannedLaunch
+from evalharness.errors import StoreError
+from evalharness.manifest import Entry, Manifest
+from evalharness.registry import suite_named
+from evalharness.seeds import request_seed
+from evalharness.store import decode_line, read_json, write_json
+from evalharness.types import Case, CellKey, Request, RequestContext
+
+RECORD_SUFFIX = ".cell.json"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedCell:
+    """One cell of the run and the number of responses it will hold."""
+
+    key: CellKey
+    cases: int
+
+
+def planned_cells(
+    manifest: Manifest, launch: PlannedLaunch, concurrency: Sequence[int]
+) -> list[PlannedCell]:
+    """Return a launch's cells in the fixed order in which they run."""
+    return [
+        PlannedCell(CellKey(launch.arm, entry.name, mode, width, replicate), len(entry.case_ids))
+        for replicate in launch.replicates
+        for entry in manifest.entries.values()
+        for mode in entry.modes
+        for width in concurrency
+    ]
+
+
+def build_requests(
+    entry: Entry, cases: Sequence[Case], key: CellKey, *, model: str, seed: int
+) -> list[Request]:
+    """Return a cell's requests in manifest order; equal in every arm and at every concurrency."""
+    suite = suite_named(entry.suite)
+    return [
+        suite.request(
+            case,
+            RequestContext(
+                model=model,
+                mode=key.mode,
+                sampling=entry.sampling,
+                seed=request_seed(
+                    seed,
+                    suite=entry.name,
+                    case_id=case.case_id,
+                    replicate=key.replicate,
+                    salt=entry.seed_salt,
+                ),
+                replicate=key.replicate,
+                template=entry.template,
+            ),
+        )
+        for case in cases
+    ]
+
+
+def responses_file(run: Path, key: CellKey, launch: str) -> Path:
+    """Return the cell's response file; its record lies beside it."""
+    return run / "responses" / key.arm / launch / f"{key.filename}.jsonl"
+
+
+def record_file(responses: Path) -> Path:
+    """Return the cell record's path of a response file."""
+    return responses.with_name(responses.name.removesuffix(".jsonl") + RECORD_SUFFIX)
+
+
+def complete_cells(run: Path) -> dict[CellKey, Path]:
+    """Return the response file of every complete cell.
+
+    Raises StoreError where a file is not the one that its record vouches for: a damaged
+    response is never used, and never asked again behind the user's back.
+    """
+    found: dict[CellKey, Path] = {}
+    for path in sorted((run / "responses").glob(f"*/*/*{RECORD_SUFFIX}")):
+        record = read_json(path)
+        if record.get("state") != "complete":
+            continue
+        key = key_of(record)
+        responses = path.with_name(path.name.removesuffix(RECORD_SUFFIX) + ".jsonl")
+        _verify(responses, record)
+        if key in found:
+            raise StoreError(
+                f"{path} and {record_file(found[key])}: one cell is complete twice; "
+                "the run directory was changed by hand"
+            )
+        found[key] = responses
+    return found
+
+
+def key_of(record: Mapping[str, Any]) -> CellKey:
+    """Return the key of a cell record."""
+    return CellKey(
+        arm=record["arm"],
+        suite=record["suite"],
+        mode=record["mode"],
+        concurrency=record["concurrency"],
+        replicate=record["replicate"],
+    )
+
+
+def _verify(responses: Path, record: Mapping[str, Any]) -> None:
+    try:
+        with responses.open("rb") as stream:
+            digest = hashlib.file_digest(stream, "sha256").hexdigest()
+    except OSError as error:
+        raise StoreError(
+            f"{responses}: {error.strerror}, but its record says complete; restore the file, or "
+            f"delete {record_file(responses).name} to run the cell again"
+        ) from error
+    if digest != record["responses_sha256"]:
+        raise StoreError(
+            f"{responses}: {_first_fault(responses)}its digest is {digest[:12]}, its record says "
+            f"{str(record['responses_sha256'])[:12]}; restore the file, or delete it and "
+            f"{record_file(responses).name} to run the cell again"
+        )
+
+
+def _first_fault(responses: Path) -> str:
+    for number, line in enumerate(responses.read_bytes().split(b"\n")[:-1], start=1):
+        try:
+            decode_line(line)
+        except ValueError as error:
+            return f"line {number} is {error}; "
+    return ""
+
+
+def close_unfinished(run: Path) -> Iterator[CellKey]:
+    """Complete the records of cells that a killed harness left; yields those cells.
+
+    A cell's record says `aborted` from its first moment until it is complete. What is on disk
+    is kept and counted here, and never used.
+    """
+    for path in sorted((run / "responses").glob(f"*/*/*{RECORD_SUFFIX}")):
+        record = read_json(path)
+        if record.get("state") != "aborted" or record.get("responses_sha256") is not None:
+            continue
+        responses = path.with_name(path.name.removesuffix(RECORD_SUFFIX) + ".jsonl")
+        raw = responses.read_bytes() if responses.exists() else b""
+        record.update(rows=raw.count(b"\n"), responses_sha256=hashlib.sha256(raw).hexdigest())
+        write_json(path, record)
+        yield key_of(record)
+
+
+def cell_record(key: CellKey, launch: int, *, state: str) -> dict[str, Any]:
+    """Return an empty cell record (formats/cell.schema.json)."""
+    return {
+        "format": "evalharness/cell/1",
+        "arm": key.arm,
+        "launch": launch,
+        "suite": key.suite,
+        "mode": key.mode,
+        "concurrency": key.concurrency,
+        "replicate": key.replicate,
+        "state": state,
+        "reason": "",
+        "rows": 0,
+        "expected_rows": 0,
+        "responses_sha256": None,
+        "started_utc": "",
+        "wall_s": 0.0,
+        "status_counts": {},
+        "prompt_tokens": 0,
+        "output_tokens": 0,
+        "prefix_cache_reset": "not-supported",
+        "running_samples": [],
+        "concurrency_reached": None,
+        "loop_lag_ms_p99": None,
+        "client_bound": False,
+        "idle_share": None,
+    }
