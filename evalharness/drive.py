@@ -53,21 +53,31 @@ class DriveStats:
 
 
 class _Gauge:
-    """Requests in flight, integrated over time until the last request was sent."""
+    """Requests in flight, integrated from when C are in flight until the last one was sent."""
 
-    __slots__ = ("_area_ns", "_concurrency", "_idle_ns", "_last_ns", "_span_ns", "count", "open")
+    __slots__ = (
+        "_area_ns",
+        "_concurrency",
+        "_full",
+        "_idle_ns",
+        "_last_ns",
+        "_span_ns",
+        "count",
+        "open",
+    )
 
     def __init__(self, concurrency: int) -> None:
         self.count = 0
         self.open = True
         self._concurrency = concurrency
         self._last_ns = 0
+        self._full = False
         self._area_ns = self._idle_ns = self._span_ns = 0
 
     def change(self, step: int) -> int:
         """Add to the count and return the new one."""
         now_ns = time.monotonic_ns()
-        if self.open and self._last_ns:
+        if self.open and self._full:
             passed_ns = now_ns - self._last_ns
             self._span_ns += passed_ns
             self._area_ns += passed_ns * self.count
@@ -75,6 +85,7 @@ class _Gauge:
                 self._idle_ns += passed_ns
         self._last_ns = now_ns
         self.count += step
+        self._full = self._full or self.count >= self._concurrency
         return self.count
 
     def reached(self) -> float | None:
