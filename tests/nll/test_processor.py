@@ -61,7 +61,8 @@ def test_v1_follows_rows_as_they_come_go_and_move() -> None:
 
 def test_v1_stops_forcing_at_the_end_and_ignores_ids_outside_the_vocabulary() -> None:
     processor = ForcedTokens(CONFIG, torch.device("cpu"), False)
-    ended, outside = [3], []
+    ended: list[int] = [3]
+    outside: list[int] = []
     processor.update_state(
         update(2, added=[(0, params([3]), [1], ended), (1, params([VOCAB]), [1], outside)])
     )

@@ -1,0 +1,137 @@
+"""Replays against the shared servers, each done once per session."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from evalharness.data import PACKAGED
+from evalharness.nll import SUITE
+from evalharness.nll.ask import Endpoint, ask
+from evalharness.nll.capture import Prompt, capture_request, captured_rows, to_prompt
+from evalharness.nll.request import PROCESSOR_ARGS
+from evalharness.stats import Equivalence, ratio_equivalence
+from evalharness.types import Case, NllRow, RequestContext, Response, Sampling, canonical_json
+from tests.e2e.vllm_server import LaunchKey, RunningServer, Servers
+
+TOKENS = 12
+CASES = 80
+CONCURRENCY = 16
+FLOAT32 = ("--dtype", "float32", *PROCESSOR_ARGS)
+Pair = tuple[list[NllRow], list[Response]]
+
+
+def float32_key(model: Path) -> LaunchKey:
+    """The launch that most tests share: float32, tokens can be forced."""
+    return LaunchKey(model, FLOAT32)
+
+
+def endpoint(server: RunningServer) -> Endpoint:
+    """How `ask` reaches a server."""
+    return Endpoint(server.base_url, server.model, server.api_key, 300.0)
+
+
+def context(mode: str, *, max_tokens: int = TOKENS, top: int = 0) -> RequestContext:
+    """A request context for the served name."""
+    extra = canonical_json({"top_logprobs": top})
+    return RequestContext("demo", mode, Sampling(0.0, 1.0, max_tokens, extra), 7, 0, "nll/1")
+
+
+def replay(
+    server: RunningServer,
+    cases: list[Case],
+    mode: str,
+    *,
+    concurrency: int,
+    max_tokens: int = TOKENS,
+) -> Pair:
+    """Score the cases on a server; rows and responses in case order."""
+    asked = [SUITE.request(case, context(mode, max_tokens=max_tokens)) for case in cases]
+    responses = ask(endpoint(server), asked, concurrency=concurrency)
+    score = SUITE.token_scorers[SUITE.default_scorer]
+    rows = [score(case, one) for case, one in zip(cases, responses, strict=True)]
+    assert SUITE.annotate_cell is not None
+    return SUITE.annotate_cell(rows, responses, concurrency=concurrency), responses
+
+
+def values(rows: list[NllRow]) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """All log-probabilities in order; a test that has a null among them fails here."""
+    lost = [(row.case_id, row.reason) for row in rows if row.outcome != "observed"]
+    assert not lost, f"unobserved: {lost[:5]}"
+    return np.array([value for row in rows for value in row.logprobs], dtype=np.float64)
+
+
+def eighty_prompts() -> list[Prompt]:
+    """The packaged prompts and word problems, then passages of the packaged text, 80 in all."""
+    rows = [json.loads(line) for line in _lines("nll_prompts.jsonl")]
+    for number, line in enumerate(_lines("word_problems.jsonl")):
+        content = json.loads(line)["question"]
+        rows.append({"id": f"wp-{number}", "messages": [{"role": "user", "content": content}]})
+    sentences = (PACKAGED / "nll_text.txt").read_text(encoding="utf-8").split(". ")
+    for number in range(CASES - len(rows)):
+        rows.append({"id": f"text-{number}", "prompt": sentences[number]})
+    return [to_prompt(row) for row in rows]
+
+
+def _lines(name: str) -> list[str]:
+    return (PACKAGED / name).read_text(encoding="utf-8").splitlines()
+
+
+@dataclass
+class Bench:
+    """The shared servers and what was captured on and replayed against them."""
+
+    servers: Servers
+    model: Path
+    folder: Path
+    done: dict[tuple[str, str], Pair] = field(default_factory=dict)
+    captured: dict[str, list[Case]] = field(default_factory=dict)
+
+    def server(self, arm: str) -> RunningServer:
+        """The server of an arm: `control`, or the name of a planted model's folder."""
+        model = self.model if arm == "control" else self.folder / arm
+        return self.servers.get(float32_key(model))
+
+    def continuations(self, kind: str) -> list[Case]:
+        """The control's own 80 continuations, `greedy` or `sampled`."""
+        if kind not in self.captured:
+            heat = 0.0 if kind == "greedy" else 0.9
+            rows = self.capture("control", temperature=heat)
+            self.captured[kind] = [SUITE.to_case(row["id"], row) for row in rows]
+        return self.captured[kind]
+
+    def capture(self, arm: str, *, temperature: float) -> list[dict[str, Any]]:
+        """80 continuations of an arm as rows."""
+        prompts = eighty_prompts()
+        sampling = Sampling(temperature, 1.0, TOKENS)
+        seeds = list(range(len(prompts)))
+        requests = [
+            capture_request(prompt, model="demo", sampling=sampling, seed=seed)
+            for prompt, seed in zip(prompts, seeds, strict=True)
+        ]
+        answers = ask(endpoint(self.server(arm)), requests, concurrency=CONCURRENCY)
+        rows, skipped = captured_rows(prompts, answers, seeds=seeds)
+        assert not skipped, skipped
+        return rows
+
+    def replayed(self, arm: str, kind: str) -> Pair:
+        """Forced decode of the captured continuations at C16. `aa` is the control once more."""
+        if (arm, kind) not in self.done:
+            cases = self.continuations(kind)
+            server = self.server("control" if arm == "aa" else arm)
+            self.done[arm, kind] = replay(server, cases, "decode", concurrency=CONCURRENCY)
+        return self.done[arm, kind]
+
+    def equivalence(self, arm: str, kind: str, *, margin: float) -> Equivalence:
+        """The gate's test of the mean delta, arm against control, over 80 cases."""
+        control, candidate = self.replayed("control", kind)[0], self.replayed(arm, kind)[0]
+        deltas = [
+            values([one]) - values([other]) for one, other in zip(control, candidate, strict=True)
+        ]
+        sums = [float(delta.sum()) for delta in deltas]
+        sizes = [len(delta) for delta in deltas]
+        return ratio_equivalence(sums, sizes, margin=margin, n_resamples=4000, seed=5)
