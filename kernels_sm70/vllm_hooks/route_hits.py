@@ -82,7 +82,8 @@ def record(facts: ProcessFacts, counts: Snapshot) -> dict[str, Any]:
 
 def _parse(name: str) -> tuple[str, str | None]:
     """Split a counter's name into (route, None for a hit or the fallback's reason)."""
-    route, kind, *reason = name.split(".")
+    route, _, rest = name.partition(".")
+    kind, *reason = rest.split(".")
     if kind == "hit" and not reason:
         return route, None
     if kind in _SPECIAL_HITS and not reason:

@@ -1,0 +1,151 @@
+#!/usr/bin/env bash
+# The kernels' factorial on one NVIDIA GPU, in pieces that can each be stopped and continued.
+#
+#   tools/gpu_factorial.sh setup                 packages, metadata, models, data: checked, nothing served
+#   tools/gpu_factorial.sh run N                 up to N launches of manifests/arms/sm70.yaml, then pack
+#   tools/gpu_factorial.sh judge                 verdicts and report, then pack
+#
+# Environment:
+#   SM70_WORK   where models, caches and the run live                    (default ~/sm70)
+#   SM70_DATA   folder with the data: bfcl_eval wheel, gsm8k/, jsonschemabench/, tiny_qwen4exp/
+#   SM70_WHEELS folder of wheels to install beside (optional: for a host without a registry)
+#   SM70_ENV    shell file to source that puts vLLM on PYTHONPATH         (optional)
+#   SM70_ARMS, SM70_MANIFEST, SM70_CONCURRENCY   another run
+#   OUT         where the small results go                                (default SM70_WORK/out)
+set -euo pipefail
+cd "$(dirname "$0")/.."
+root=$PWD
+work=${SM70_WORK:-$HOME/sm70}
+out=${OUT:-$work/out}
+arms=${SM70_ARMS:-manifests/arms/sm70.yaml}
+manifest=${SM70_MANIFEST:-manifests/sm70.json}
+concurrency=${SM70_CONCURRENCY:-1,4,8,16}
+run=$work/run-$(basename "$arms" .yaml)
+mkdir -p "$work" "$out"
+
+say() { printf '%s %s\n' "$(date -u +%H:%M:%S)" "$*"; }
+
+environment() {
+    # vLLM's own lines may set PYTHONPATH from an unset one.
+    if [ -n "${SM70_ENV:-}" ]; then set +u; . "$SM70_ENV"; set -u; fi
+    export PYTHONPATH="$work/site:$root${PYTHONPATH:+:$PYTHONPATH}"
+    export EVALHARNESS_DATA="${SM70_DATA:?SM70_DATA: the folder with the data}"
+    export EVALHARNESS_CACHE="$work/cache" KERNELS_SM70_CACHE="$work/cubins"
+    export HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 DO_NOT_TRACK=1 PYTHONUNBUFFERED=1
+}
+
+# Entry points are read from a distribution's metadata, which a source tree has not got.
+metadata() {
+    python3 - "$work/site" <<'PY'
+import pathlib
+import sys
+import tomllib
+
+project = tomllib.loads(pathlib.Path("pyproject.toml").read_text())["project"]
+folder = pathlib.Path(sys.argv[1]) / f"{project['name']}-{project['version']}.dist-info"
+folder.mkdir(parents=True, exist_ok=True)
+head = f"Metadata-Version: 2.1\nName: {project['name']}\nVersion: {project['version']}\n"
+(folder / "METADATA").write_text(head)
+groups = {"console_scripts": project["scripts"], **project["entry-points"]}
+lines = []
+for group, points in groups.items():
+    lines += [f"[{group}]", *(f"{name} = {value}" for name, value in points.items()), ""]
+(folder / "entry_points.txt").write_text("\n".join(lines))
+PY
+}
+
+models() {
+    local size=${SM70_SIZE:-rank}
+    if [ ! -e "$work/rank/made_by.json" ]; then
+        python3 tools/tiny_qwen4exp/make_model.py --size "$size" --out "$work/rank"
+    fi
+    if [ ! -e "$work/fault/made_by.json" ]; then
+        python3 tools/tiny_qwen4exp/make_model.py --size "$size" --fault 1.01 \
+            --like "$work/rank" --out "$work/fault"
+    fi
+    mkdir -p .sm70
+    ln -sfn "$work/rank" .sm70/rank
+    ln -sfn "$work/fault" .sm70/fault
+}
+
+setup() {
+    environment
+    if [ -n "${SM70_WHEELS:-}" ] && [ ! -e "$work/site/.wheels" ]; then
+        python3 -m pip install -q --no-index --no-deps --no-compile --no-cache-dir --upgrade \
+            --target "$work/site" "$SM70_WHEELS"/*.whl
+        touch "$work/site/.wheels"
+    fi
+    metadata
+    models
+    say "verify $manifest"
+    python3 -m evalharness manifest verify "$manifest"
+    say "arms"
+    python3 -m evalharness arms "$arms" --dry-run
+    say "kernels"
+    python3 - <<'PY'
+import torch
+
+from kernels_sm70.build import build
+from kernels_sm70.registry import OPERATIONS
+
+if torch.cuda.is_available():
+    major, minor = torch.cuda.get_device_capability()
+    for operation in OPERATIONS:
+        print(operation, build(operation, f"sm_{major}{minor}").stamp.cubin_digest[:16])
+PY
+    say "setup done"
+}
+
+factorial() {
+    local code=0
+    say "factorial, at most $1 launches"
+    python3 -m evalharness factorial --arms "$arms" --manifest "$manifest" \
+        --concurrency "$concurrency" --seed 7 --max-launches "$1" --out "$run" || code=$?
+    say "factorial ended with $code (0 complete, 12 more launches to come)"
+    [ "$code" = 0 ] || [ "$code" = 12 ] || failed=$code
+}
+
+judge() {
+    local code=0
+    python3 -m evalharness noninferiority "$run" || code=$?
+    say "noninferiority ended with $code (0 admitted, 10 undecided, 11 harm, 12 incomplete)"
+}
+
+# At most four files, two folders deep: the report and what proves it; the whole run beside them.
+pack() {
+    local small=$work/pack
+    rm -rf "$small"
+    mkdir -p "$small" "$out/sm70"
+    (cd "$run" && find . \( -name server.json -o -name plan.json -o -name 'report.*' -o -name SHA256SUMS \
+        -o -name index.html -o -path '*route_hits*' \) -type f -exec cp --parents {} "$small" \;)
+    nvidia-smi --query-gpu=name,driver_version --format=csv >"$small/gpu.csv" 2>/dev/null || true
+    tar -C "$small" -czf "$out/sm70/results.tar.gz" .
+    tar -C "$work" --exclude=lock -cf - "$(basename "$run")" | xz -T0 -3 >"$out/sm70/run.tar.xz"
+    for file in report.json report.md; do
+        [ ! -e "$run/report/$file" ] || cp "$run/report/$file" "$out/sm70/"
+    done
+    ls -l "$out/sm70"
+}
+
+failed=0
+case "${1:-}" in
+setup) setup ;;
+run)
+    environment
+    factorial "${2:?run N: how many launches}"
+    pack
+    ;;
+judge)
+    environment
+    judge
+    pack
+    ;;
+*)
+    sed -n '2,18p' "$0"
+    exit 2
+    ;;
+esac
+if [ "$failed" != 0 ]; then
+    for log in $(find "$run/arms" -name server.log | sort | tail -1); do tail -n 60 "$log"; done
+fi
+exit "$failed"
