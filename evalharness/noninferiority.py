@@ -111,7 +111,7 @@ def plan_facts(runs: Sequence[Run], asked: Asked) -> PlanFacts:
         declared=plan["declared"],
         changed=tuple(_changes(runs, asked)),
         alpha=plan["alpha"] if asked.alpha is None else asked.alpha,
-        margins=tuple((k, v) for k, v in margins.items() if not isinstance(v, NllMargin)),
+        margins=tuple(_case_margins(plan, margins)),
         nll_margins=tuple(_nll_margins(plan, margins)),
         gate_concurrency=tuple(plan["gate_concurrency"]),
         sequence="holm" if sequence == "holm" else tuple(sequence),
@@ -130,6 +130,19 @@ def _margins(declared: Mapping[str, Any]) -> dict[str, MarginValue]:
         name: NllMargin(name, **value) if isinstance(value, Mapping) else float(value)
         for name, value in declared.items()
     }
+
+
+def _case_margins(
+    plan: Mapping[str, Any], margins: Mapping[str, MarginValue]
+) -> Iterator[tuple[str, float]]:
+    """Yield (entry.mode, margin): an entry's own margin, else that of the suite it asks."""
+    for entry, mode in suite_modes(plan, nll=False):
+        suite = plan["suites"][entry]["suite"]
+        for name in (f"{entry}.{mode}", entry, f"{suite}.{mode}", suite):
+            margin = margins.get(name)
+            if isinstance(margin, float):
+                yield f"{entry}.{mode}", margin
+                break
 
 
 def _nll_margins(

@@ -8,10 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from evalharness.redact import redact_argv, redact_env
 from evalharness.runs import Run, StoredCell
-
-SECRET_MARKS = ("KEY", "TOKEN", "SECRET", "PASSWORD", "CREDENTIAL")
-REDACTED = "<redacted>"
 
 
 def load_rows(run: Run) -> Iterator[dict[str, Any]]:
@@ -97,7 +95,10 @@ def speed_rows(run: Run) -> list[dict[str, Any]]:
 
 
 def provenance(runs: Sequence[Run]) -> dict[str, Any]:
-    """Digests, versions, argv, redacted env, seeds and data of the runs, as stored."""
+    """Digests, versions, argv, env, seeds and data of the runs, as stored.
+
+    The writers redact secrets already; a report travels further than a run, so it asks again.
+    """
     plan = runs[0].plan
     return {
         "runs": [_run_facts(run) for run in runs],
@@ -110,8 +111,8 @@ def provenance(runs: Sequence[Run]) -> dict[str, Any]:
                 "name": arm["name"],
                 "levels": arm["levels"],
                 "digest": arm["digest"],
-                "argv": arm["argv"],
-                "env": redact(arm["env"]),
+                "argv": redact_argv(arm["argv"]),
+                "env": redact_env(arm["env"]),
                 "model_path": arm["model_path"],
                 "endpoint": arm["endpoint"],
             }
@@ -142,15 +143,5 @@ def _launch(server: Mapping[str, Any]) -> dict[str, Any]:
     kernels: dict[str, str] = {}
     for record in server["route_hits"]:
         kernels.update(record["kernels"])
-    return {**facts, "env": redact(server["env"]), "kernels": kernels}
-
-
-def redact(env: Mapping[str, str]) -> dict[str, str]:
-    """Replace the value of every variable whose name looks like a secret's.
-
-    The writers redact already; a report travels further than a run directory, so it asks again.
-    """
-    return {
-        name: REDACTED if value and any(m in name.upper() for m in SECRET_MARKS) else value
-        for name, value in env.items()
-    }
+    facts["argv"] = redact_argv(server["argv"])
+    return {**facts, "env": redact_env(server["env"]), "kernels": kernels}

@@ -38,6 +38,7 @@ def print_verdicts(document: Mapping[str, Any], paths: Sequence[Path], stream: T
         )
     console.print(verdicts)
     console.print()
+    console.print(Text("correct/wrong/unobserved, then wins and losses against the control:"))
     console.print(count_table(document))
     for path in paths:
         # never wrapped: a path is there to be copied
@@ -51,12 +52,7 @@ def _verdict(verdict: str) -> Text:
 def count_table(document: Mapping[str, Any]) -> Table:
     """Return correct/wrong/unobserved with wins and losses, arms and suites down, C across."""
     levels = document["design"]["concurrency"]
-    table = Table(
-        title="correct/wrong/unobserved, then wins and losses against the control",
-        box=None,
-        pad_edge=False,
-        title_justify="left",
-    )
+    table = Table(box=None, pad_edge=False)
     for title in ("arm", "suite", *(f"C{level}" for level in levels)):
         table.add_column(title, no_wrap=True)
     cells = {(c["arm"], c["suite"], c["mode"], c["concurrency"]): c for c in document["cells"]}

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from plant import BFCL, GSM8K, NLL, Plant, paired, plant_run
 
 from evalharness.report import write_report
 from evalharness.types import CellKey
+from tests.report.plant import BFCL, GSM8K, NLL, Plant, paired, plant_run
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 pytestmark = [

@@ -8,13 +8,13 @@ import shutil
 from pathlib import Path
 
 import pytest
-from plant import BFCL, GSM8K, Plant, SuiteSpec, plant_run, write_sums
 
 from evalharness.cli.main import main
 from evalharness.errors import StoreError
 from evalharness.report import write_report
 from evalharness.runs import load_run
 from evalharness.types import CellKey
+from tests.report.plant import BFCL, GSM8K, Plant, SuiteSpec, plant_run, write_sums
 
 ONE_FACTOR = {"hc": ("off", "on")}
 KEY = CellKey("hc", "bfcl", "tools", 4, 0)

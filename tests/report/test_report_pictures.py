@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from plant import BFCL, NLL, Plant, paired, plant_run
 
 from evalharness.noninferiority import Asked
 from evalharness.report import report_document
 from evalharness.report.plots import COLOURS, MARKERS, delta_plots, forest_plots, load_plot
+from tests.report.plant import BFCL, NLL, Plant, paired, plant_run
 
 NLL_MARGIN = {"nats_per_token": 0.01, "tail_nats": 0.5, "tail_share": 0.01}
 # Viénot, Brettel and Mollon 1999: linear RGB as a deuteranope and a protanope see it.

@@ -10,10 +10,21 @@ from typing import Any
 
 import jsonschema
 import pytest
-from plant import BFCL, GSM8K, NLL, SCHEMA, Plant, SuiteSpec, even, paired, plant_run, write_sums
 
 from evalharness.cli.main import main
 from evalharness.types import CellKey
+from tests.report.plant import (
+    BFCL,
+    GSM8K,
+    NLL,
+    SCHEMA,
+    Plant,
+    SuiteSpec,
+    even,
+    paired,
+    plant_run,
+    write_sums,
+)
 
 SMALL_BFCL = SuiteSpec("bfcl", "tools", 64, "bfcl", "official/1")
 NLL_MARGIN = {"nats_per_token": 0.01, "tail_nats": 0.5, "tail_share": 0.01}
