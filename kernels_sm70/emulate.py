@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import math
 import os
 import re
 import shutil
@@ -18,6 +19,8 @@ import subprocess
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+import torch
 
 from kernels_sm70.build import INCLUDE, cache_directory, source_files
 from kernels_sm70.contract import PACKAGE_ROOT
@@ -30,6 +33,9 @@ FLAGS = (
     "-shared",
     "-ffp-contract=off",
     "-U_FORTIFY_SOURCE",
+    "-fno-gnu-unique",  # two loaded libraries must not share their inline variables
+    "-fvisibility=hidden",
+    "-Wl,-Bsymbolic",
     "-Wall",
     "-Wno-unknown-pragmas",
     "-x",
@@ -136,3 +142,30 @@ def mutated(operation: str, old: str, new: str) -> str:
     if old not in text:
         raise EmulationError(f"{operation}: the mutation's text is no longer there: {old!r}")
     return text.replace(old, new)
+
+
+class Arena:
+    """CPU tensors with guard bytes around each: a write outside one is found, and harmless."""
+
+    GUARD_BYTES = 1 << 20
+    FILL = 0x5A
+
+    def __init__(self) -> None:
+        self._buffers: list[tuple[torch.Tensor, int]] = []
+
+    def empty(self, *shape: int, dtype: torch.dtype) -> torch.Tensor:
+        """A contiguous tensor, poisoned: NaN in floating types, -1 in integer ones."""
+        size = math.prod(shape) * dtype.itemsize
+        buffer = torch.full((size + 2 * self.GUARD_BYTES,), self.FILL, dtype=torch.uint8)
+        middle = buffer[self.GUARD_BYTES : self.GUARD_BYTES + size]
+        middle.fill_(0xFF)  # a NaN in every floating type, -1 in every integer one
+        self._buffers.append((buffer, size))
+        return middle.view(dtype).view(shape)
+
+    def check(self) -> None:
+        """Raise EmulationError if a byte outside the tensors was written."""
+        for index, (buffer, size) in enumerate(self._buffers):
+            guards = torch.cat((buffer[: self.GUARD_BYTES], buffer[self.GUARD_BYTES + size :]))
+            changed = int((guards != self.FILL).sum())
+            if changed:
+                raise EmulationError(f"tensor {index}: {changed} bytes outside it were written")

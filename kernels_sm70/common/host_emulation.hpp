@@ -22,10 +22,10 @@
   type(&name)[(count)] = name##_array.elements
 #define KS_DYNAMIC_SHARED(type, name) type* const name = reinterpret_cast<type*>(::emu::dynamic_shared.data())
 #define KS_ENTRY(name, threads, ArgsType, ...)                                                                   \
-  extern "C" int name##_emulated(const ArgsType* args, const unsigned* grid, unsigned shared_bytes, int order) { \
+  extern "C" __attribute__((visibility("default"))) int name##_emulated(const ArgsType* args, const unsigned* grid, unsigned shared_bytes, int order) { \
     return ::emu::launch([args] { __VA_ARGS__(*args); }, grid, (threads), shared_bytes, order);                  \
   }                                                                                                              \
-  extern "C" unsigned name##_args_bytes() { return static_cast<unsigned>(sizeof(ArgsType)); }
+  extern "C" __attribute__((visibility("default"))) unsigned name##_args_bytes() { return static_cast<unsigned>(sizeof(ArgsType)); }
 
 struct uint2 {
   unsigned x, y;

@@ -19,7 +19,7 @@ import torch
 from kernels_sm70 import gpu_checks
 from kernels_sm70.hyper_connection import HIDDEN, RANK, STREAMS, launch, reference
 
-STAGE_REL_L2 = {torch.float16: 6e-5, torch.bfloat16: 2e-4}
+STAGE_REL_L2 = {torch.float16: 1e-4, torch.bfloat16: 3e-4}
 WHOLE_REL_L2 = {torch.float16: 3e-4, torch.bfloat16: 1.5e-3}
 EPS = 1e-6
 
@@ -127,6 +127,11 @@ def plans(given: Inputs, out: Outputs, *, arch: str, clustered: bool) -> tuple[l
     return first, second, launch.plan_up(out.lora, given.up, out.normed, out.mixed, arch=arch)
 
 
+def bound_for(bound: float, elements: int) -> float:
+    """The bound for a tensor of this size: below 4096 elements one flipped rounding weighs more."""
+    return float(bound * max(1.0, (4096 / elements) ** 0.5))
+
+
 def verify(given: Inputs, out: Outputs, what: str) -> dict[str, dict[str, float]]:
     """Compare every stage with the oracle; AssertionError beyond the bounds."""
     storage, rank = given.residual.dtype, given.up.shape[1]
@@ -141,7 +146,10 @@ def verify(given: Inputs, out: Outputs, what: str) -> dict[str, dict[str, float]
     }
     return {
         name: gpu_checks.assert_close(
-            getattr(out, name), want, rel_l2=bound, what=f"{what}: {name}"
+            getattr(out, name),
+            want,
+            rel_l2=bound_for(bound, want.numel()),
+            what=f"{what}: {name}",
         )
         for name, want in expected.items()
     }
@@ -162,8 +170,14 @@ def verify_whole(given: Inputs, out: Outputs, what: str) -> dict[str, float]:
         storage=storage,
     )
     gpu_checks.assert_close(
-        out.logits, logits, rel_l2=WHOLE_REL_L2[storage], what=f"{what}: logits, whole"
+        out.logits,
+        logits,
+        rel_l2=bound_for(WHOLE_REL_L2[storage], logits.numel()),
+        what=f"{what}: logits, whole",
     )
     return gpu_checks.assert_close(
-        out.mixed, mixed, rel_l2=WHOLE_REL_L2[storage], what=f"{what}: mixed, whole"
+        out.mixed,
+        mixed,
+        rel_l2=bound_for(WHOLE_REL_L2[storage], mixed.numel()),
+        what=f"{what}: mixed, whole",
     )

@@ -33,16 +33,15 @@ STORAGES = {torch.float16: "fp16", torch.bfloat16: "bf16"}
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One launch that has passed its contract."""
+    """One launch that has passed its contract; `keeps` holds the tensors that `args` points to."""
 
     entry: str
     args: ctypes.Structure
     geometry: runtime.Geometry
+    keeps: tuple[Any, ...]
 
     def launch(self, device: torch.device, *, dependent: bool = True) -> None:
-        """Enqueue it on the current stream of `device`; not dependent: after the previous kernel
-        has ended.
-        """
+        """Enqueue it on the current stream; not dependent: after the previous kernel ended."""
         geometry = replace(self.geometry, dependent=dependent)
         runtime.launch(SPECS[self.entry], self.args, geometry, device=device)
 
@@ -153,7 +152,8 @@ def plan_norm(
         0,
     )
     spec = SPECS[f"ks_hc_combine_norm_{storage}"]
-    return Plan(spec.entry, args, runtime.Geometry((STREAMS, rows, 1), spec.threads))
+    keeps = (residual, block, injection, weight, combined, normed, arrivals)
+    return Plan(spec.entry, args, runtime.Geometry((STREAMS, rows, 1), spec.threads), keeps)
 
 
 def down_grid(depth: int, outputs: int) -> tuple[int, int]:
@@ -241,6 +241,7 @@ def plan_down(
             spec.dynamic_shared(arch),
             cluster=1 if workspace else CLUSTER,
         ),
+        (normed, weight, lora, injection, workspace),
     )
 
 
@@ -296,4 +297,5 @@ def plan_up(
         spec.entry,
         args,
         runtime.Geometry((columns // 16, 1, 1), spec.threads, spec.dynamic_shared(arch)),
+        (lora, weight, normed, mixed),
     )

@@ -91,6 +91,36 @@ def _up_mix_cpu(lora: Tensor, weight: Tensor, normed: Tensor, first_column: int)
     return reference.up_mix(lora, weight, own, normed.dtype).to(normed.dtype)
 
 
+def _boundary_plans(
+    residual: Tensor,
+    block: Tensor | None,
+    injection: Tensor | None,
+    norm_weight: Tensor,
+    down: Tensor,
+    up: Tensor,
+    eps: float,
+    injection_rows: int,
+    arch: str,
+) -> tuple[tuple[launch.Plan, ...], tuple[Tensor | None, Tensor, Tensor]]:
+    """The three checked launches, and (R' or None, mixed, J) that they write."""
+    (rows, depth), device = residual.shape, residual.device
+    rank = up.shape[1]
+    combined = None if block is None else _new(residual, rows, depth)
+    normed, mixed = _new(residual, rows, depth), _new(residual, rows, depth // STREAMS)
+    lora, logits = _new(residual, rows, rank), _new(residual, rows, injection_rows)
+    workspace = launch.down_workspace(rows, depth, rank + injection_rows, arch=arch, device=device)
+    # The first kernel zeroes the arrival counters, so the chain needs no memset of its own.
+    arrivals = None if workspace is None else workspace[1]
+    first = launch.plan_norm(
+        residual, block, injection, norm_weight, combined, normed, eps=eps, arrivals=arrivals
+    )
+    given = logits if injection_rows else None
+    second = launch.plan_down(normed, down, lora, given, arch=arch, workspace=workspace)
+    hits = counters.row(HIT, device).data_ptr()
+    third = launch.plan_up(lora, up, normed, mixed, arch=arch, hits=hits)
+    return (first, second, third), (combined, mixed, logits)
+
+
 def _boundary_cuda(
     residual: Tensor,
     block: Tensor | None,
@@ -101,26 +131,12 @@ def _boundary_cuda(
     eps: float,
     injection_rows: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    rows, depth = residual.shape
-    rank, device = up.shape[1], residual.device
-    arch = runtime.architecture(device)
-    combined = None if block is None else _new(residual, rows, depth)
-    normed, mixed = _new(residual, rows, depth), _new(residual, rows, depth // STREAMS)
-    lora, logits = _new(residual, rows, rank), _new(residual, rows, injection_rows)
-    workspace = launch.down_workspace(rows, depth, rank + injection_rows, arch=arch, device=device)
-    # The first kernel zeroes the arrival counters, so the chain needs no memset of its own.
-    arrivals = None if workspace is None else workspace[1]
-    first = launch.plan_norm(
-        residual, block, injection, norm_weight, combined, normed, eps=eps, arrivals=arrivals
+    arch = runtime.architecture(residual.device)
+    plans, (combined, mixed, logits) = _boundary_plans(
+        residual, block, injection, norm_weight, down, up, eps, injection_rows, arch
     )
-    second = launch.plan_down(
-        normed, down, lora, logits if injection_rows else None, arch=arch, workspace=workspace
-    )
-    third = launch.plan_up(
-        lora, up, normed, mixed, arch=arch, hits=counters.row(HIT, device).data_ptr()
-    )
-    for plan in (first, second, third):
-        plan.launch(device)
+    for plan in plans:
+        plan.launch(residual.device)
     return (residual.new_empty(0) if combined is None else combined), mixed, logits
 
 
@@ -134,8 +150,7 @@ def _boundary_cpu(
     eps: float,
     injection_rows: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    launch.check_sizes(residual.shape[0], residual.shape[1] // STREAMS)
-    launch.check_rank(up.shape[1])
+    _boundary_plans(residual, block, injection, norm_weight, down, up, eps, injection_rows, "sm_70")
     counters.count(HIT, residual.shape[0], residual.device)
     combined, mixed, logits = reference.whole(
         residual,
