@@ -36,11 +36,14 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Patch:
-    """A target, the route that wants it, and original -> replacement."""
+    """A target, the route that wants it, and original -> replacement.
+
+    `make` None: the target is only checked, since the route calls it.
+    """
 
     route: str
     target: Target
-    make: Callable[[Function], Function]
+    make: Callable[[Function], Function] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,8 @@ class PatchSet:
         _refuse_duplicates(self._patches)
         try:
             for item in resolved:
+                if item.patch.make is None:
+                    continue
                 replacement = item.patch.make(item.original)
                 setattr(replacement, MARK, item.patch.route)
                 setattr(item.owner, item.attribute, replacement)

@@ -108,6 +108,15 @@ def test_two_routes_for_one_hook_are_refused(module: Any) -> None:
     assert module.Layer.mix is before
 
 
+def test_a_target_that_is_only_called_is_checked_and_kept(module: Any) -> None:
+    before = module.expand
+    PatchSet([Patch("expand", EXPAND.target, None)]).apply()
+    assert module.expand is before
+    del module.expand
+    with pytest.raises(PluginError, match="no such function"):
+        PatchSet([Patch("expand", EXPAND.target, None)]).apply()
+
+
 def test_a_later_replacement_is_noticed(module: Any) -> None:
     patches = PatchSet([MIX])
     patches.apply()
