@@ -7,7 +7,15 @@ from importlib import import_module
 
 from kernels_sm70.contract import KernelSpec
 
-OPERATIONS: tuple[str, ...] = ("gdn_split", "hyper_connection", "moe_grouped")
+OPERATIONS: tuple[str, ...] = (
+    "gdn_split",
+    "hyper_connection",
+    "moe_grouped",
+    "qsa_expand",
+    "qsa_page4",
+    "qsa_scorer",
+    "qsa_attention",
+)
 
 
 def kernels_of(operation: str) -> tuple[KernelSpec, ...]:

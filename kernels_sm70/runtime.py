@@ -21,7 +21,6 @@ from kernels_sm70.contract import KernelSpec, arch_number
 from kernels_sm70.registry import kernels_of
 
 DEFINES_ENV = "KERNELS_SM70_DEFINES"
-STATIC_SHARED_MAX = 48 * 1024  # a block gets more only after asking
 _lock = threading.Lock()
 _functions: dict[tuple[int, str], Any] = {}
 
@@ -135,7 +134,7 @@ def _load(operation: str, index: int) -> None:
             status, function = driver.cuKernelGetFunction(kernel)
             _check(driver, status, f"resolve {spec.entry}")
             shared = spec.dynamic_shared(arch)
-            if shared > STATIC_SHARED_MAX:
+            if shared:  # static and dynamic together may pass 48 KiB only after asking
                 wanted = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
                 (status,) = driver.cuFuncSetAttribute(function, wanted, shared)
                 _check(driver, status, f"{spec.entry}: {shared} B of shared memory")
