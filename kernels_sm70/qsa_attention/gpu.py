@@ -134,3 +134,4 @@ def small(report: gpu_checks.Report) -> None:
 
 CHECKS = (every_case, relocation, graph_replay)
 SANITIZER_CHECKS = (small,)
+VOLTA_CHECKS = (small,)

@@ -154,3 +154,4 @@ def beyond_int32(report: gpu_checks.Report) -> None:
 
 CHECKS = (every_case, holes_and_relocation, graph_replay, beyond_int32)
 SANITIZER_CHECKS = (small,)
+VOLTA_CHECKS = (small,)
