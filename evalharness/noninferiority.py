@@ -52,16 +52,20 @@ class Judgement:
 def judge_runs(runs: Sequence[Run], asked: Asked) -> Judgement:
     """Judge every arm of the runs. Raises PlanError where the runs ask different questions."""
     same_plan(runs)
-    plan = plan_facts(runs, asked)
+    plan = plan_facts(runs, asked, tuple(changes(runs, asked)))
     tables, nll = tuple(outcome_tables(runs)), tuple(nll_tables(runs))
     return Judgement(plan, judge(plan, tables, nll), tables, nll)
 
 
 def same_plan(runs: Sequence[Run]) -> None:
     """Refuse runs that do not ask the same question; PlanError names every difference."""
-    first = _comparable(runs[0])
-    for run in runs[1:]:
-        other = _comparable(run)
+    refuse_differences(runs, [comparable(run) for run in runs])
+
+
+def refuse_differences(runs: Sequence[Run], asked: Sequence[Mapping[str, Any]]) -> None:
+    """Raise PlanError where a run's question differs from the first's, or a run comes twice."""
+    first = asked[0]
+    for run, other in zip(runs[1:], asked[1:], strict=True):
         differences = [
             f"{name} ({_short(first[name])} in {runs[0].path.name}, "
             f"{_short(other[name])} in {run.path.name})"
@@ -74,12 +78,15 @@ def same_plan(runs: Sequence[Run]) -> None:
                 + "; ".join(differences)
                 + "; judge each run alone"
             )
-        if run.path.resolve() in {r.path.resolve() for r in runs if r is not run}:
-            raise PlanError(f"{run.path} is named twice; a run is no replay of itself")
+    places = [run.path.resolve() for run in runs]
+    plans = [run.sha256 for run in runs]
+    for run in runs:
+        if places.count(run.path.resolve()) > 1 or plans.count(run.sha256) > 1:
+            raise PlanError(f"{run.path} comes twice, or as a copy; a run is no replay of itself")
 
 
-def _comparable(run: Run) -> dict[str, Any]:
-    """What must be equal for two runs to be replays of one plan. Order and time may differ."""
+def comparable(run: Run) -> dict[str, Any]:
+    """Return what must be equal in runs that are judged together. Order and time may differ."""
     plan = run.plan
     kept = (
         "declared", "concurrency", "gate_concurrency", "margins", "alpha", "replays",
@@ -98,8 +105,8 @@ def _short(value: object) -> str:
     return text if len(text) <= 120 else f"{text[:117]}..."
 
 
-def plan_facts(runs: Sequence[Run], asked: Asked) -> PlanFacts:
-    """The frozen plan as the verdicts need it, with every way the question has changed."""
+def plan_facts(runs: Sequence[Run], asked: Asked, changed: tuple[str, ...]) -> PlanFacts:
+    """Return the first run's frozen plan as the verdicts need it, at the margins asked."""
     plan = runs[0].plan
     margins = {**_margins(plan["margins"]), **asked.margins}
     arms = [PlanArm(arm["name"], tuple(arm["levels"].items())) for arm in plan["arms"]]
@@ -109,7 +116,7 @@ def plan_facts(runs: Sequence[Run], asked: Asked) -> PlanFacts:
     sequence = plan["sequence"]
     return PlanFacts(
         declared=plan["declared"],
-        changed=tuple(_changes(runs, asked)),
+        changed=changed,
         alpha=plan["alpha"] if asked.alpha is None else asked.alpha,
         margins=tuple(_case_margins(plan, margins)),
         nll_margins=tuple(_nll_margins(plan, margins)),
@@ -161,7 +168,8 @@ def _nll_margins(
                 break
 
 
-def _changes(runs: Sequence[Run], asked: Asked) -> Iterator[str]:
+def changes(runs: Sequence[Run], asked: Asked) -> Iterator[str]:
+    """Yield every way in which the question, or a file, is no longer what the plan froze."""
     plan = runs[0].plan
     declared = _margins(plan["margins"])
     for name, value in asked.margins.items():

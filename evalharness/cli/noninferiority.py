@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 from evalharness.errors import PlanError
 
 if TYPE_CHECKING:
-    from evalharness.noninferiority import MarginValue
+    from evalharness.noninferiority import Asked, MarginValue
 
 EXAMPLE = """\
 examples:
   evalharness noninferiority runs/demo
   evalharness noninferiority runs/demo --margin bfcl=0.05 gsm8k=0.03    # exploratory
   evalharness noninferiority runs/a runs/b                              # replays of one plan
+  evalharness noninferiority --new-cases runs/a runs/b                  # a suite that grows
 
 exit codes: 0 every arm admitted, 10 undecided or exploratory, 11 harm shown, 12 incomplete
 """
@@ -54,6 +55,12 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         help="read another scorer's stored scores, e.g. bfcl=corrected/1; exploratory",
     )
     parser.add_argument(
+        "--new-cases",
+        action="store_true",
+        help="the runs hold new cases, not replays: always-valid verdicts, so that a suite may "
+        "grow until they decide",
+    )
+    parser.add_argument(
         "--format", default="html,md,json", help="any of html,md,json (default: all)"
     )
     parser.add_argument(
@@ -73,10 +80,25 @@ def run(args: argparse.Namespace) -> int:
         scorers=_pairs(args.scorer, "--scorer"),
     )
     formats = _formats(args.format)
+    if args.new_cases:
+        return _run_growing(args, asked, formats)
     document = report_document(args.runs, asked)
     folder = args.out or args.runs[0] / ("report" if len(args.runs) == 1 else "report-replays")
     paths = write_document(document, folder, formats)
     print_verdicts(document, paths, sys.stdout)
+    return int(document["headline"]["exit_code"])
+
+
+def _run_growing(args: argparse.Namespace, asked: Asked, formats: list[str]) -> int:
+    from evalharness.growing import growing_document
+    from evalharness.report.growing import write_growing
+    from evalharness.report.terminal import print_arms
+    from evalharness.runs import load_run
+
+    runs = [load_run(path, scorers=asked.scorers) for path in args.runs]
+    document = growing_document(runs, asked)
+    paths = write_growing(document, args.out or args.runs[0] / "report-growing", formats)
+    print_arms(document, paths, sys.stdout)
     return int(document["headline"]["exit_code"])
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evalharness.errors import StoreError
 from evalharness.noninferiority import Asked, judge_runs
 from evalharness.report.document import build_document
+from evalharness.report.files import Renderer, render_json, write_files
 from evalharness.report.html import render_html
 from evalharness.report.markdown import render_markdown
 from evalharness.runs import load_run
@@ -42,31 +41,9 @@ def write_document(
     document: Mapping[str, Any], folder: Path, formats: Collection[str]
 ) -> list[Path]:
     """Write the document in each format; StoreError where the folder cannot be written."""
-    writers: dict[str, tuple[str, Callable[[Mapping[str, Any]], str]]] = {
+    renderers: dict[str, tuple[str, Renderer]] = {
         "html": ("index.html", render_html),
         "md": ("report.md", render_markdown),
-        "json": ("report.json", _render_json),
+        "json": ("report.json", render_json),
     }
-    written = []
-    for name in FORMATS:
-        if name in formats:
-            file, render = writers[name]
-            path = folder / file
-            _write(path, render(document))
-            written.append(path)
-    return written
-
-
-def _render_json(document: Mapping[str, Any]) -> str:
-    return json.dumps(document, indent=1, allow_nan=False) + "\n"
-
-
-def _write(path: Path, text: str) -> None:
-    # Whole or not at all: a reader never sees half a report.
-    partial = path.with_name(path.name + ".part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(text, encoding="utf-8", errors="backslashreplace")
-        partial.replace(path)
-    except OSError as error:
-        raise StoreError(f"{path}: cannot write the report: {error.strerror}") from error
+    return write_files(document, folder, {k: v for k, v in renderers.items() if k in formats})

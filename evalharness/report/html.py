@@ -35,22 +35,28 @@ Row = Mapping[str, Any]
 
 def render_html(document: Mapping[str, Any]) -> str:
     """Return the page for a report document (formats/report.schema.json)."""
-    environment = _environment()
-    style, script = _asset("style.css"), _asset("filter.js")
-    policy = (
-        f"default-src 'none'; style-src {_source(style)}; script-src {_source(script)}; "
-        "base-uri 'none'; form-action 'none'"
-    )
-    return environment.get_template("index.html.j2").render(
+    return render_page(
+        "index.html.j2",
         doc=document,
-        policy=policy,
-        style=Markup(style),
-        script=Markup(script),
         limits={"flips": MAX_FLIPS},
         sections=list(_sections(document)),
         forests=list(forest_plots(document)),
         tails=list(delta_plots(document)),
         load_picture=load_plot(document),
+    )
+
+
+def render_page(template: str, **values: Any) -> str:
+    """Return one of our templates with its style, script and policy, everything escaped."""
+    style, script = _asset("style.css"), _asset("filter.js")
+    policy = (
+        f"default-src 'none'; style-src {_source(style)}; script-src {_source(script)}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    return (
+        _environment()
+        .get_template(template)
+        .render(policy=policy, style=Markup(style), script=Markup(script), **values)
     )
 
 

@@ -40,7 +40,8 @@ def code(text: object) -> str:
     return f"`{inside}`"
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return a Markdown table's lines; the cells are escaped already."""
     return [
         f"| {' | '.join(head)} |",
         f"|{'---|' * len(head)}",
@@ -49,13 +50,14 @@ def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
-def _badge(verdict: str) -> str:
+def badge(verdict: str) -> str:
+    """Return a verdict with its glyph, bold."""
     return f"**{GLYPHS[verdict]} {verdict}**"
 
 
 def _head(document: Row) -> Iterator[str]:
     design = document["design"]
-    yield f"# {_badge(document['headline']['verdict'])} - {plain(document['headline']['sentence'])}"
+    yield f"# {badge(document['headline']['verdict'])} - {plain(document['headline']['sentence'])}"
     yield ""
     runs = ", ".join(code(run["plan_sha256"][:12]) for run in design["runs"])
     levels = ", ".join(f"C{c}" for c in design["gate_concurrency"])
@@ -74,14 +76,14 @@ def _arms(document: Row) -> list[str]:
     rows = [
         [
             plain(arm["name"]),
-            _badge(arm["verdict"]),
+            badge(arm["verdict"]),
             plain(arm["reason"]),
             f"{arm['gate_cells_passed']} of {arm['gate_cells']}",
             needed(arm),
         ]
         for arm in document["arms"]
     ]
-    return _table(["Arm", "Verdict", "Why", "Gates passed", "Cases needed"], rows)
+    return table(["Arm", "Verdict", "Why", "Gates passed", "Cases needed"], rows)
 
 
 def _counts(document: Row) -> list[str]:
@@ -95,7 +97,7 @@ def _counts(document: Row) -> list[str]:
         for (arm, suite, mode), by_level in found.items()
     ]
     head = ["Arm", "Suite", *(f"C{c}" for c in levels)]
-    return ["Correct / wrong / unobserved:", "", *_table(head, rows)]
+    return ["Correct / wrong / unobserved:", "", *table(head, rows)]
 
 
 def _count(row: Row | None) -> str:
@@ -108,7 +110,7 @@ def _cells(document: Row) -> list[str]:
             plain(cell["arm"]),
             plain(f"{cell['suite']} {cell['mode']}"),
             str(cell["concurrency"]),
-            _badge(cell["verdict"]),
+            badge(cell["verdict"]),
             f"+{cell['table']['wins']} −{cell['table']['losses']}",
             f"{points(cell['estimate'])} ({points(cell['lower'])}, {points(cell['upper'])})",
             "–" if cell["margin"] is None else f"{100 * cell['margin']:g}",
@@ -119,7 +121,7 @@ def _cells(document: Row) -> list[str]:
     ]
     head = ["Arm", "Suite", "C", "Verdict", "Flips", "Points (interval)", "Margin", "p", "A/A"]
     opening = ["<details><summary>Every contrast</summary>", ""]
-    return [*opening, *_table(head, rows), "</details>", ""]
+    return [*opening, *table(head, rows), "</details>", ""]
 
 
 def _flips(document: Row) -> Iterator[str]:
@@ -152,7 +154,7 @@ def _nll(document: Row) -> list[str]:
             [
                 plain(cell["arm"]),
                 f"{plain(cell['mode'])} C{cell['concurrency']}",
-                _badge(cell["verdict"]),
+                badge(cell["verdict"]),
                 f"{summary['estimate']:+.3g}" if summary else "–",
                 f"{100 * summary['tail_share']:.3g}%" if summary else "–",
                 f"{aa['estimate']:+.3g}, {100 * aa['tail_share']:.3g}%" if aa else "–",
@@ -161,7 +163,7 @@ def _nll(document: Row) -> list[str]:
     if not rows:
         return []
     head = ["Arm", "NLL mode", "Verdict", "Mean, nats/token", "Tail share", "A/A mean, tail"]
-    return _table(head, rows)
+    return table(head, rows)
 
 
 def _unobserved(document: Row) -> Iterator[str]:

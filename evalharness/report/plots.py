@@ -40,7 +40,8 @@ LEGEND: dict[str, Any] = {
 Row = Mapping[str, Any]
 
 
-def _figure(height_in: float) -> Figure:
+def new_figure(height_in: float) -> Figure:
+    """Return an empty figure in the report's style; every picture has the same width."""
     with matplotlib.rc_context(SETTINGS):
         return Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
 
@@ -80,7 +81,7 @@ def _reach(cells: Sequence[Row]) -> tuple[float, float]:
 
 def _forest(cells: Sequence[Row], alpha: float, reach: tuple[float, float]) -> Figure:
     with matplotlib.rc_context(SETTINGS):
-        figure = _figure(0.8 + 0.22 * len(cells))
+        figure = new_figure(0.8 + 0.22 * len(cells))
         axes = figure.subplots()
         axes.set_xlim(*reach)
         axes.axvline(0, color="#8a8f98", linewidth=1, zorder=1)
@@ -159,7 +160,7 @@ def _tail_words(row: Row) -> str:
 
 def _tails(own: Sequence[Row], floor: Sequence[Row], margin: Row | None) -> Figure:
     with matplotlib.rc_context(SETTINGS):
-        figure = _figure(3.0)
+        figure = new_figure(3.0)
         left, right = figure.subplots(1, 2, sharey=True)
         for axes, side in ((left, "below"), (right, "above")):
             for line, row in enumerate(floor):
@@ -208,7 +209,7 @@ def load_plot(document: Mapping[str, Any]) -> Markup | None:
         return None
     levels = sorted({row["concurrency"] for row in rows})
     with matplotlib.rc_context(SETTINGS):
-        figure = _figure(0.8 + 0.4 * len(levels))
+        figure = new_figure(0.8 + 0.4 * len(levels))
         axes = figure.subplots()
         axes.axvline(80, color="#b84500", linewidth=1, linestyle=":")
         for number, row in enumerate(rows):

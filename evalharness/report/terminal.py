@@ -24,9 +24,28 @@ STYLES = {
 
 def print_verdicts(document: Mapping[str, Any], paths: Sequence[Path], stream: TextIO) -> None:
     """Print one line an arm, then arms x suites x concurrency, then where the report lies."""
+    console = _console(stream)
+    _print_arms(document, console)
+    console.print()
+    console.print(Text("correct/wrong/unobserved, then wins and losses against the control:"))
+    console.print(count_table(document))
+    _print_paths(paths, stream)
+
+
+def print_arms(document: Mapping[str, Any], paths: Sequence[Path], stream: TextIO) -> None:
+    """Print one line an arm, then where the report lies."""
+    _print_arms(document, _console(stream))
+    _print_paths(paths, stream)
+
+
+def _console(stream: TextIO) -> Console:
     console = Console(file=stream, highlight=False, markup=False, emoji=False)
     if not console.is_terminal:
         console.width = 160
+    return console
+
+
+def _print_arms(document: Mapping[str, Any], console: Console) -> None:
     for reason in document["exploratory"]:
         console.print(Text(f"exploratory: {printable(reason)}"))
     verdicts = Table(box=None, pad_edge=False)
@@ -37,9 +56,9 @@ def print_verdicts(document: Mapping[str, Any], paths: Sequence[Path], stream: T
             Text(printable(arm["name"])), _verdict(arm["verdict"]), Text(printable(arm["reason"]))
         )
     console.print(verdicts)
-    console.print()
-    console.print(Text("correct/wrong/unobserved, then wins and losses against the control:"))
-    console.print(count_table(document))
+
+
+def _print_paths(paths: Sequence[Path], stream: TextIO) -> None:
     for path in paths:
         # never wrapped: a path is there to be copied
         stream.write(f"{printable(str(path))}\n")
