@@ -18,20 +18,17 @@ import aiohttp
 from evalharness import __version__
 from evalharness.errors import ServerError
 from evalharness.redact import redact_argv, redact_env
-from evalharness.reply import loads
 from evalharness.server.api import ServerApi
 from evalharness.server.environment import default_caches, server_environment
-from evalharness.server.evidence import level_evidence
-from evalharness.server.facts import read_words, runner_of, write_server_json
+from evalharness.server.facts import write_server_json
 from evalharness.server.node import gpus, node_facts, wait_for_memory
 from evalharness.server.process import ServerProcess, kill_leftovers
-from evalharness.types import Arm, canonical_json
+from evalharness.server.ready import describe, until_ready
+from evalharness.types import Arm
 
-POLL_S = 0.25
 RESET_TRIES = 20
 RESET_WAIT_S = 0.5
 MODULE = "vllm.entrypoints.openai.api_server"
-FIRST_ANSWER_TIMEOUT_S = 300.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,8 +154,8 @@ async def _start(spec: LaunchSpec) -> Server:
     write_server_json(spec.folder, record)
     server = _server(spec, record, key, process)
     try:
-        await _until_ready(server, started_s)
-        await _describe(server)
+        await until_ready(server, started_s)
+        await describe(server)
     except BaseException:
         await asyncio.shield(server.stop(at_once=True))
         raise
@@ -168,12 +165,7 @@ async def _start(spec: LaunchSpec) -> Server:
 async def _connect(spec: LaunchSpec) -> Server:
     arm = spec.arm
     assert arm.endpoint is not None
-    key = os.environ.get(arm.api_key_env) if arm.api_key_env else None
-    if arm.api_key_env and not key:
-        raise ServerError(
-            f"arm {spec.name!r}: environment variable {arm.api_key_env} is empty or not set; "
-            f"export the key of {arm.endpoint} in it"
-        )
+    key = endpoint_key(arm)
     record = _record(spec, argv=[], env={}, base_url=arm.endpoint, gpus=[])
     server = _server(spec, record, key, None)
     try:
@@ -182,7 +174,7 @@ async def _connect(spec: LaunchSpec) -> Server:
                 f"arm {spec.name!r}: {arm.endpoint}/v1/models lists no model; expected a running "
                 "OpenAI-compatible server that accepts the key"
             )
-        await _describe(server)
+        await describe(server)
     except BaseException:
         await server.stop(at_once=True)
         raise
@@ -234,78 +226,10 @@ def _record(
     }
 
 
-async def _until_ready(server: Server, started_s: float) -> None:
-    """Poll until the server answers with our key and our model."""
-    spec, process = server.spec, server.process
-    assert process is not None
-    end_s = started_s + spec.ready_timeout_s
-    while True:
-        if process.exited.is_set():
-            code = (process.ending or {}).get("exit")
-            raise ServerError(
-                f"arm {spec.name!r}: the server ended (exit code {code}) before it was ready. "
-                f"{process.log}:\n{process.last_lines()}"
-            )
-        if await server.api.get("/health", timeout_s=5.0) is not None and await server.api.models():
-            server.record["ready_s"] = round(time.monotonic() - started_s, 2)
-            return
-        if time.monotonic() > end_s:
-            raise ServerError(
-                f"arm {spec.name!r}: not ready after {spec.ready_timeout_s:.0f} s "
-                f"(server.ready_timeout_s). {process.log}:\n{process.last_lines()}"
-            )
-        await asyncio.sleep(POLL_S)
-
-
-async def _describe(server: Server) -> None:
-    """Record what the server says of itself; refuse one that is not the arm."""
-    spec, record = server.spec, server.record
-    record["models"] = await server.api.models()
-    names = [str(model.get("id")) for model in record["models"]]
-    if spec.arm.served_name not in names:
-        raise ServerError(
-            f"arm {spec.name!r}: {server.base_url} serves {', '.join(names)[:200]}, "
-            f"expected {spec.arm.served_name}"
-        )
-    version = await server.api.get_json("/version")
-    record["vllm_version"] = version.get("version") if isinstance(version, dict) else None
-    record["system_fingerprint"] = await _first_answer(server)
-    words = await read_words(server.api, spec.folder, server.process)
-    record["runner"] = runner_of(words.log)
-    levels = dict(spec.arm.levels)
-    record["levels"] = {
-        factor: level_evidence(spec.factors[factor], level, words)
-        for factor, level in levels.items()
-    }
-    write_server_json(spec.folder, record)
-    wrong = {f: e for f, e in record["levels"].items() if e["in_effect"] is False}
-    if wrong:
-        texts = [f"{factor}: {e['level']} - {e['evidence']}" for factor, e in wrong.items()]
-        raise ServerError(f"arm {spec.name!r}: level not in effect: {'; '.join(texts)}")
-
-
-async def _first_answer(server: Server) -> str | None:
-    """Ask for one token: a server that lists a model may still be unable to run it."""
-    body = canonical_json(
-        {"model": server.spec.arm.served_name, "prompt": "1", "max_tokens": 1, "temperature": 0}
-    )
-    answer = await server.api.post("/v1/completions", body, timeout_s=FIRST_ANSWER_TIMEOUT_S)
-    if server.process is not None and (answer is None or answer[0] != 200):
-        said = f"HTTP {answer[0]}: {answer[1][:300]}" if answer else "no answer"
-        raise ServerError(
-            f"arm {server.spec.name!r}: the server is up but cannot complete one token ({said}). "
-            f"{server.process.log}:\n{server.process.last_lines()}"
-        )
-    value = loads(answer[1]) if answer and answer[0] == 200 else {}
-    found = value.get("system_fingerprint") if isinstance(value, dict) else None
-    return found if isinstance(found, str) else None
-
-
 async def endpoint_model(arm: Arm, *, trust_env: bool) -> str:
     """Ask an endpoint for the one model it serves. Raises ServerError."""
     assert arm.endpoint is not None
-    key = os.environ.get(arm.api_key_env) if arm.api_key_env else None
-    async with _session(key, trust_env) as session:
+    async with _session(endpoint_key(arm), trust_env) as session:
         names = [str(model.get("id")) for model in await ServerApi(arm.endpoint, session).models()]
     if len(names) != 1:
         raise ServerError(
@@ -313,3 +237,16 @@ async def endpoint_model(arm: Arm, *, trust_env: bool) -> str:
             f"({', '.join(names)[:200]}); give endpoint.served_name, and check that it runs"
         )
     return names[0]
+
+
+def endpoint_key(arm: Arm) -> str | None:
+    """Return the endpoint's key from the environment, None where it takes none. ServerError."""
+    if arm.api_key_env is None:
+        return None
+    key = os.environ.get(arm.api_key_env)
+    if not key:
+        raise ServerError(
+            f"arm {arm.name!r}: environment variable {arm.api_key_env} is empty or not set; "
+            f"export the key of {arm.endpoint} in it"
+        )
+    return key

@@ -18,7 +18,7 @@ server:
   env: {OMP_NUM_THREADS: "2"}
 factors:
   hc: {off: {env: {VLLM_HC: "0"}}, on: {env: {VLLM_HC: "1"}}}
-  dtype: {f32: {args: [--dtype, float32]}, bf16: {args: [--dtype, bfloat16]}, f16: {args: [--dtype, half]}}  # noqa: E501
+  dtype: {f32: {args: []}, bf16: {args: [--dtype,bfloat16]}, f16: {args: [--dtype,auto]}}
 control: {hc: off, dtype: f32}
 plan:
   alpha: 0.025
@@ -83,7 +83,7 @@ def test_partial_factorial_fills_in_the_control() -> None:
         (('"2048"]', '"2048", --port, "80"]'), 3, "--port is the harness's own"),
         (('OMP_NUM_THREADS: "2"', 'VLLM_API_KEY: "s"'), 4, "VLLM_API_KEY is the harness's own"),
         (('OMP_NUM_THREADS: "2"', 'HF_TOKEN: "s"'), 4, "looks like a secret"),
-        (("[--dtype, half]", "[--dtype, half"), 7, "not YAML 1.2"),
+        (("[--dtype,auto]", "[--dtype,auto"), 7, "not YAML 1.2"),
         (("alpha: 0.025", "alpha: 0.025\n  alpha: 0.05"), 11, "given twice"),
         (("alpha: 0.025", "alpha: 0.025\n  sequence: [hc, nope]"), 11, "no arm 'nope'"),
         (("alpha: 0.025", "alpha: 0.025\n  sequence: [hc]"), 11, "the sequence lacks"),

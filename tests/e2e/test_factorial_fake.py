@@ -1,0 +1,339 @@
+"""The factorial end to end against fake servers: files, continuation, refusals, exit codes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from tests.e2e.fake_run import ROOT, FakeFactorial, processes_of
+
+FORMATS = ROOT / "evalharness" / "formats"
+
+
+def check_format(name: str, value: Any) -> None:
+    schema = json.loads((FORMATS / f"{name}.schema.json").read_text())
+    jsonschema.validate(value, schema, jsonschema.Draft202012Validator)
+
+
+def wait_until(condition: Any, *, timeout_s: float = 60.0) -> None:
+    end_s = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end_s, "waited in vain"
+        time.sleep(0.02)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> FakeFactorial:
+    work = FakeFactorial(tmp_path_factory.mktemp("finished"))
+    code, output = work.finish()
+    assert code == 0, output
+    return work
+
+
+def test_every_file_has_its_documented_format(finished: FakeFactorial) -> None:
+    run = finished.run
+    check_format("plan", json.loads((run / "plan.json").read_text()))
+    servers = sorted(run.glob("arms/*/*/server.json"))
+    assert [path.parts[-3] for path in servers] == ["aa", "control", "kernel"]
+    for path in servers:
+        check_format("server", json.loads(path.read_text()))
+    assert len(finished.records()) == 3 * 2 * 2
+    for record in finished.records():
+        check_format("cell", record)
+        assert record["state"] == "complete"
+        assert record["prefix_cache_reset"] == "ok"
+    lines = [
+        json.loads(line)
+        for path in run.glob("responses/*/*/*.jsonl")
+        for line in path.read_text().splitlines()
+    ]
+    assert len(lines) == 3 * 2 * 5
+    for line in lines:
+        check_format("response", line)
+
+
+def test_every_request_is_asked_once_per_arm_and_width(finished: FakeFactorial) -> None:
+    asked = Counter(finished.asked())
+    assert set(asked.values()) == {3 * 2}  # three launches, two widths
+    assert len(asked) == 5
+
+
+def test_sums_are_true(finished: FakeFactorial) -> None:
+    lines = (finished.run / "SHA256SUMS").read_text().splitlines()
+    listed = dict(reversed(line.split("  ", 1)) for line in lines)
+    files = [p for p in finished.run.rglob("*") if p.is_file() and p.name[0] != "."]
+    names = {str(path.relative_to(finished.run)) for path in files} - {"SHA256SUMS"}
+    assert names == set(listed)
+    for name, digest in listed.items():
+        assert hashlib.sha256((finished.run / name).read_bytes()).hexdigest() == digest
+
+
+def test_the_report_is_there(finished: FakeFactorial) -> None:
+    for name in ("index.html", "report.md", "report.json"):
+        assert (finished.run / "report" / name).stat().st_size > 1000
+
+
+def test_no_key_is_stored(finished: FakeFactorial) -> None:
+    server = json.loads(next(finished.run.glob("arms/kernel/*/server.json")).read_text())
+    assert server["env"]["VLLM_API_KEY"] == "<redacted>"
+
+
+def test_running_again_asks_nothing(finished: FakeFactorial) -> None:
+    before, plan = finished.asked(), (finished.run / "plan.json").read_bytes()
+    code, output = finished.finish()
+    assert code == 0, output
+    assert finished.asked() == before
+    assert (finished.run / "plan.json").read_bytes() == plan
+
+
+def test_another_arms_file_seed_or_manifest_is_refused(finished: FakeFactorial) -> None:
+    for change, said in (
+        (("--seed", "9"), "seed: the run has 0, asked now: 9"),
+        (("--request-timeout", "5"), "settings.request_timeout_s: the run has 600.0"),
+    ):
+        code, output = finished.finish(*change)
+        assert (code, said in output) == (2, True), output
+    old = finished.arms.read_text()
+    finished.arms.write_text(old.replace("bfloat16", "half"))
+    code, output = finished.finish()
+    finished.arms.write_text(old)
+    assert code == 2
+    assert "arms[kernel].argv" in output
+    assert "arms_file.sha256" in output
+
+
+@pytest.mark.slow
+def test_kill_9_then_the_same_command(tmp_path: Path, finished: FakeFactorial) -> None:
+    work = FakeFactorial(tmp_path, env={"FAKE_DELAY_S": "0.05"})
+    process = work.start()
+    # In the middle of the second launch: some cells complete, one in progress.
+    wait_until(lambda: len(work.asked()) >= 13)
+    process.kill()
+    process.wait()
+    wait_until(lambda: not processes_of(work.run), timeout_s=40)
+    before = Counter(work.asked())
+    complete = {
+        (r["arm"], r["launch"], r["suite"], r["concurrency"])
+        for r in work.records()
+        if r["state"] == "complete"
+    }
+    assert 4 <= len(complete) < 12
+    code, output = work.finish()
+    assert code == 0, output
+    after = work.records()
+    assert sum(record["state"] == "complete" for record in after) == 12
+    kept = [record for record in after if record["state"] != "complete"]
+    assert all(record["state"] == "aborted" for record in kept)
+    # Nothing complete was asked again: only what the killed cell had asked is asked twice.
+    wasted = sum(record["rows"] for record in kept)
+    repeated = sum(Counter(work.asked()).values()) - 30
+    assert wasted <= repeated <= wasted + 4
+    assert sum(before.values()) <= 30
+    assert work.scores() == finished.scores()
+
+
+def test_max_launches_stops_at_a_boundary(tmp_path: Path) -> None:
+    work = FakeFactorial(tmp_path, concurrency="4", cases=2)
+    for expected, code in ((1, 12), (2, 12), (3, 0)):
+        found, output = work.finish("--max-launches", "1")
+        assert found == code, output
+        assert len(list(work.run.glob("arms/*/*/server.json"))) == expected
+    assert all(record["state"] == "complete" for record in work.records())
+
+
+def test_a_server_that_cannot_start_shows_its_log_and_exits_3(tmp_path: Path) -> None:
+    work = FakeFactorial(tmp_path, on="args: [--dtype, banana]", concurrency="1", cases=1)
+    code, output = work.finish()
+    assert code == 3
+    assert "Unknown dtype: banana" in output
+    assert "server.log" in output
+    assert processes_of(work.run) == []
+
+
+def test_a_level_that_is_not_in_effect_stops_the_run(tmp_path: Path) -> None:
+    work = FakeFactorial(
+        tmp_path, on="args: [--dtype, float16, --enable-foo]", concurrency="1", cases=1
+    )
+    work.env["VLLM_NO_SUCH_FLAG"] = "1"
+    work.on = "args: [--no-enable-prefix-caching, --fake-ignores-dtype]"
+    work.write_arms()
+    code, output = work.finish()
+    assert code == 0, output  # what the level asks for is in effect
+    broken = FakeFactorial(
+        tmp_path / "broken", on="env: {FAKE_ARM: x}, args: []", concurrency="1", cases=1, aa=False
+    )
+    text = broken.arms.read_text().replace("off: {args: [--dtype, float32]}", "off: {}")
+    broken.arms.write_text(
+        text.replace("on: {env: {FAKE_ARM: x}, args: []}", "on: {args: [--enable-prefix-caching]}")
+    )
+    code, output = broken.finish()
+    # The server caches prefixes by default, so `off: {}` is no level at all.
+    assert code == 3, output
+    assert "level not in effect" in output
+    assert "the server has it already" in output
+
+
+def test_a_server_that_dies_in_a_cell(tmp_path: Path) -> None:
+    work = FakeFactorial(tmp_path, concurrency="1", cases=2, env={"FAKE_FAULTS": '{"3": "die"}'})
+    code, output = work.finish()
+    assert code == 3
+    states = Counter(record["state"] for record in work.records())
+    assert states == {"complete": 3, "aborted": 3}
+    assert "the server ended or stopped answering during the cell" in output
+    assert output.count("missing: ") == 3
+    assert processes_of(work.run) == []
+
+
+def test_errors_are_kept_and_never_asked_again(tmp_path: Path) -> None:
+    faults = {"1": "status:503", "2": "reset", "3": "wrong_shape", "4": "status:429"}
+    work = FakeFactorial(
+        tmp_path, concurrency="1", aa=False, env={"FAKE_FAULTS": json.dumps(faults)}
+    )
+    code, output = work.finish()
+    assert code == 0, output
+    counts = [record["status_counts"] for record in work.records() if record["suite"] == "schema"]
+    assert counts == [{"http_error": 1, "transport_error": 2}] * 2
+    asked = work.asked()
+    assert work.finish()[0] == 0
+    assert work.asked() == asked
+    rows = [row for rows in work.scores().values() for row in rows if row[1] == "unobserved"]
+    assert len(rows) == 8
+
+
+def test_a_failed_cache_reset_makes_the_cell_incomplete(tmp_path: Path) -> None:
+    work = FakeFactorial(tmp_path, concurrency="1", cases=1, aa=False, env={"FAKE_RESET": "refuse"})
+    code, output = work.finish("--max-launches", "1")
+    assert code == 12
+    assert {record["state"] for record in work.records()} == {"incomplete"}
+    assert work.asked() == []
+    assert "prefix cache could not be reset" in output
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_ctrl_c(tmp_path: Path, times: int) -> None:
+    work = FakeFactorial(tmp_path, env={"FAKE_DELAY_S": "0.4", "FAKE_CHILD": "1"}, concurrency="1")
+    process = work.start()
+    wait_until(lambda: len(work.asked()) >= 2)
+    for _ in range(times):
+        process.send_signal(signal.SIGINT)
+        time.sleep(0.1)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == {1: 12, 2: 130}[times], output
+    wait_until(lambda: not processes_of(work.run), timeout_s=40)
+    states = [record["state"] for record in work.records()]
+    assert states == ["aborted"]
+    work.env["FAKE_DELAY_S"] = "0"
+
+
+def test_two_harnesses_on_one_run(tmp_path: Path) -> None:
+    work = FakeFactorial(tmp_path, env={"FAKE_DELAY_S": "0.5"}, concurrency="1", cases=1, aa=False)
+    first = work.start()
+    wait_until(lambda: len(work.asked()) >= 1)
+    code, output = work.finish()
+    assert code == 2
+    assert f"in use by process {first.pid} on " in output
+    first.kill()
+    first.wait()
+    wait_until(lambda: not processes_of(work.run), timeout_s=40)
+
+
+def test_a_stubborn_server_and_its_child_are_killed(tmp_path: Path) -> None:
+    env = {"FAKE_STUBBORN": "1", "FAKE_CHILD": "1", "FAKE_DELAY_S": "0.2"}
+    work = FakeFactorial(tmp_path, env=env, concurrency="1", cases=1, aa=False)
+    process = work.start()
+    wait_until(lambda: len(work.asked()) >= 1)
+    assert len(processes_of(work.run)) >= 2
+    process.kill()
+    process.wait()
+    wait_until(lambda: not processes_of(work.run), timeout_s=60)
+
+
+def test_damage_to_a_complete_cell_is_named_and_never_used(tmp_path: Path) -> None:
+    work = FakeFactorial(tmp_path, concurrency="1", aa=False)
+    assert work.finish()[0] == 0
+    path = next(work.run.glob("responses/kernel/*/schema*.jsonl"))
+    good = path.read_bytes()
+    lines = good.splitlines(keepends=True)
+    for damaged, said in (
+        (good[:-20], "digest"),
+        (good.replace(b"fake", b"fAke", 1), "line 1 is altered"),
+        (lines[0] + lines[0] + b"".join(lines[1:]), "its digest is"),
+        (b"".join(lines[:-1]), "its digest is"),
+    ):
+        path.write_bytes(damaged)
+        code, output = work.finish()
+        assert code == 2
+        assert str(path) in output
+        assert said in output
+    path.write_bytes(good)
+    assert work.finish()[0] == 0
+
+
+def test_an_endpoint_stands_in_for_a_server(tmp_path: Path) -> None:
+    key = "sk-planted-0123456789abcdef"
+    log = tmp_path / "endpoint.log"
+    with log.open("w") as stream:
+        server = subprocess.Popen(
+            [sys.executable, "-m", "tests.fake_server", "--port", "0", "--dtype", "float32"],
+            cwd=ROOT,
+            env={"VLLM_API_KEY": key, "PATH": "/usr/bin", "FAKE_FAULTS": '{"2": "echo_key"}'},
+            stdout=stream,
+        )
+    try:
+        wait_until(lambda: "listening on" in log.read_text())
+        url = log.read_text().rpartition("listening on ")[2].strip()
+        work = FakeFactorial(tmp_path, concurrency="1", aa=False)
+        work.arms.write_text(
+            f"endpoint: {{base_url: '{url}', api_key_env: PLANTED_KEY}}\n"
+            "factors:\n  build:\n    old: {}\n    new: {endpoint: {base_url: "
+            f"'{url.replace('127.0.0.1', 'localhost')}', api_key_env: PLANTED_KEY}}}}\n"
+            "control: {build: old}\naa: false\n"
+        )
+        code, output = finish_with(work, {"PLANTED_KEY": key})
+        assert code == 0, output
+        assert key not in output
+        for path in work.run.rglob("*"):
+            assert path.is_dir() or key.encode() not in path.read_bytes(), path
+        bodies = [p.read_text() for p in work.run.glob("responses/*/*/*.jsonl")]
+        assert any("key <redacted> refused" in body for body in bodies)
+        code, output = finish_with(work, {})
+        assert code == 3
+        assert "PLANTED_KEY is empty or not set" in output
+    finally:
+        server.kill()
+        server.wait()
+
+
+def finish_with(work: FakeFactorial, env: dict[str, str]) -> tuple[int, str]:
+    import os
+
+    done = subprocess.run(
+        work.command(),
+        cwd=ROOT,
+        env={**os.environ, **env},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_a_read_only_run_and_bad_options_are_refused(tmp_path: Path) -> None:
+    work = FakeFactorial(tmp_path)
+    (tmp_path / "run").write_text("a file, not a folder")
+    code, output = work.finish()
+    assert (code, "cannot be created" in output) == (2, True), output
+    (tmp_path / "run").unlink()
+    work.concurrency = "0"
+    assert work.finish()[0] == 2
+    assert "Traceback" not in output
