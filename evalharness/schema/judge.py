@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import jsonschema
 from jsonschema.exceptions import ValidationError, best_match
 from jsonschema_specifications import REGISTRY  # type: ignore[import-untyped]
-from referencing.exceptions import Unresolvable
+from referencing.exceptions import CannotDetermineSpecification, Unresolvable
 
 from evalharness.schema.formats import strict_format_checker
 from evalharness.strict_json import JsonFault, check_utf8, parse_strict
@@ -26,9 +26,12 @@ VALID = "valid"
 # The best-matching error names the reason; finding it among all of a big value's errors costs
 # time and changes no verdict.
 MAX_ERRORS = 200
+_LIMITS = frozenset({"too_deep", "number_too_long"})
 # What evaluating a schema that is not a valid one raises, or one that wants the network.
 _SCHEMA_FAULTS = (
     Unresolvable,
+    CannotDetermineSpecification,
+    jsonschema.exceptions.UndefinedTypeCheck,
     jsonschema.exceptions.UnknownType,
     re.error,
     ArithmeticError,
@@ -54,7 +57,8 @@ def judge(schema_text: str, output: str, finish_reason: Any) -> str:
         check_utf8(output)
         value = parse_strict(output)
     except JsonFault as fault:
-        return f"json:{fault.kind}"
+        # The interpreter's limits are not the rule's: there, no verdict was reached.
+        return f"{'judge' if fault.kind in _LIMITS else 'json'}:{fault.kind}"
     try:
         error = best_match(islice(_validator(schema_text).iter_errors(value), MAX_ERRORS))
     except _SCHEMA_FAULTS as fault:
