@@ -75,12 +75,15 @@ def cases_needed(
 
 
 def _loss_budget(cases: int, margin: float, alpha: float) -> int | None:
-    most = None
-    for losses in range(cases + 1):
-        if noninferiority(0, losses, cases, margin, alpha).verdict != "admitted":
-            break
-        most = losses
-    return most
+    """Most losses, without a win, that the gate admits: p grows with every loss."""
+    low, high = -1, cases
+    while low < high:
+        middle = (low + high + 1) // 2
+        if noninferiority(0, middle, cases, margin, alpha).verdict == "admitted":
+            low = middle
+        else:
+            high = middle - 1
+    return low if low >= 0 else None
 
 
 def suite_reach(

@@ -48,6 +48,9 @@ def test_command_line(capsys: pytest.CaptureFixture[str]) -> None:
     assert "1067 cases if the arms are equal" in out
     assert "9.41 points" in out
     assert cases_table() in out and "7893/10558" in out
+    assert main(["plan", "--margin", "0.02", "--power", "0.3"]) == 2
+    assert "expected power" in capsys.readouterr().err
     for bad in (["--margin", "2"], ["--margin", "0.02", "--power", "1.5"], ["--cases", "0"]):
-        assert main(["plan", *bad]) == 2
+        with pytest.raises(SystemExit, match="2"):
+            main(["plan", *bad])
         assert "expected" in capsys.readouterr().err

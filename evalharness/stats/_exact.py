@@ -21,7 +21,8 @@ EXACT_LIMIT = 400
 _COARSE = 96
 _ZOOMS = 3
 _ZOOM_POINTS = 9
-_CELLS_AT_ONCE = 4_000_000
+_BLOCK = 9
+_BERNSTEIN = 30.0  # exp(-30) = 1e-13
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,15 +72,37 @@ def table_probabilities(
     return out
 
 
+def _window(low: float, high: float, n: int) -> tuple[int, int]:
+    """Counts outside these bounds have probability below 2e-13 for every rate in low..high.
+
+    Bernstein's inequality, taken at the larger variance of the two rates.
+    """
+    variance = n * max(low * (1 - low), high * (1 - high), 0.25 * (low <= 0.5 <= high))
+    reach = _BERNSTEIN / 3 + np.sqrt(_BERNSTEIN**2 / 9 + 2 * variance * _BERNSTEIN)
+    return int(max(np.floor(n * low - reach), 0)), int(min(np.ceil(n * high + reach), n))
+
+
+def _near(region: _Tables, *, n: int, margin: float, p_win: FloatArray) -> _Tables:
+    """The tables of the region that these nuisance values can produce at all."""
+    low, high = float(p_win.min()), float(p_win.max())
+    least_w, most_w = _window(low, high, n)
+    least_l, most_l = _window(low + margin, high + margin, n)
+    kept = (region.wins >= least_w) & (region.wins <= most_w)
+    kept &= (region.losses >= least_l) & (region.losses <= most_l)
+    return _Tables(region.wins[kept], region.losses[kept], region.ties[kept])
+
+
 def _tails(region: _Tables, *, n: int, margin: float, p_win: FloatArray) -> FloatArray:
-    """P(region) at each nuisance value, in blocks that bound the memory."""
-    block = max(1, _CELLS_AT_ONCE // max(region.wins.size, 1))
-    sums = [
-        table_probabilities(
-            region, n=n, p_win=p_win[i : i + block], p_loss=p_win[i : i + block] + margin
-        ).sum(axis=1)
-        for i in range(0, p_win.size, block)
-    ]
+    """P(region) at each nuisance value (ascending), a few values at a time.
+
+    Neighbouring values share the few tables that they can produce: most of the region is
+    left out, and what is lost is below 1e-12.
+    """
+    sums = []
+    for i in range(0, p_win.size, _BLOCK):
+        rates = p_win[i : i + _BLOCK]
+        near = _near(region, n=n, margin=margin, p_win=rates)
+        sums.append(table_probabilities(near, n=n, p_win=rates, p_loss=rates + margin).sum(axis=1))
     return np.concatenate(sums)
 
 

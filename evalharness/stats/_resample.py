@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -11,6 +12,8 @@ from evalharness.stats._checks import FloatArray, as_matrix
 
 _DRAWS_AT_ONCE = 1 << 20
 _FLOAT32_EXACT = 1 << 24
+# a report draws the same resamples of a small suite dozens of times
+_KEPT_DRAWS = 1 << 21
 
 
 def resample_counts(n: int, n_resamples: int, seed: int) -> Iterator[NDArray[np.int64]]:
@@ -30,6 +33,11 @@ def resample_counts(n: int, n_resamples: int, seed: int) -> Iterator[NDArray[np.
         yield np.bincount(drawn.ravel(), minlength=rows * n).reshape(rows, n)
 
 
+@lru_cache(maxsize=4)
+def _kept_counts(n: int, n_resamples: int, seed: int) -> tuple[NDArray[np.float64], ...]:
+    return tuple(counts.astype(np.float64) for counts in resample_counts(n, n_resamples, seed))
+
+
 def _exact_in_float32(columns: FloatArray) -> bool:
     whole = bool((columns == np.rint(columns)).all())
     return whole and float(np.abs(columns).max()) * columns.shape[0] < _FLOAT32_EXACT
@@ -42,11 +50,14 @@ def bootstrap_sums(columns: ArrayLike, n_resamples: int, seed: int) -> FloatArra
     columns are summed exactly. ValueError on another shape or NaN.
     """
     matrix = as_matrix(columns, "columns")
+    n = matrix.shape[0]
+    if n * n_resamples <= _KEPT_DRAWS:
+        return np.concatenate([counts @ matrix for counts in _kept_counts(n, n_resamples, seed)])
     exact = _exact_in_float32(matrix)
     light = matrix.astype(np.float32)
     sums = np.empty((n_resamples, matrix.shape[1]), dtype=np.float64)
     row = 0
-    for counts in resample_counts(matrix.shape[0], n_resamples, seed):
+    for counts in resample_counts(n, n_resamples, seed):
         rows = slice(row, row + counts.shape[0])
         if exact:
             sums[rows] = counts.astype(np.float32) @ light

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from evalharness.stats import ratio_equivalence, sign_test
+from evalharness.stats import sign_test
 from evalharness.verdicts.cell_types import NllCellVerdict, NllSummary, Underlying
 from evalharness.verdicts.inputs import NllMargin, NllTable, PlanFacts
 from evalharness.verdicts.nll_data import (
@@ -19,9 +19,9 @@ from evalharness.verdicts.nll_data import (
     Deltas,
     deltas,
     exceeding,
+    mean_of,
     observed_cases,
     summarise,
-    sums_and_sizes,
 )
 from evalharness.verdicts.nll_tail import TailTest, tail_test
 from evalharness.verdicts.types import AaCheck
@@ -81,57 +81,78 @@ def _tail(plan: PlanFacts, table: NllTable, arm: str, margin: NllMargin) -> Tail
 
 @dataclass(frozen=True, slots=True)
 class _Mean:
+    """The mean's p-values (1 where refused or not judged) and the summary around it."""
+
     p: float
     p_shift: float
     refused: str
+    summary: NllSummary | None
 
 
-def _mean(plan: PlanFacts, d: Deltas, margin: NllMargin) -> _Mean:
-    sums, sizes = sums_and_sizes(d, d.usable)
-    if sums.size < MIN_CASES:
-        return _Mean(1.0, 1.0, f"refused: {sums.size} cases, a mean NLL needs {MIN_CASES}")
-    test = ratio_equivalence(
-        sums,
-        sizes,
-        margin=margin.nats_per_token,
-        n_resamples=RESAMPLES,
-        seed=plan.seed,
+def _mean(plan: PlanFacts, d: Deltas, margin: NllMargin | None) -> _Mean:
+    found = mean_of(
+        d,
+        # without a margin only the interval is shown, and that does not depend on it
+        margin_nats=1.0 if margin is None else margin.nats_per_token,
         alpha=plan.alpha,
+        seed=plan.seed,
     )
-    return _Mean(test.p, test.p_shift, "")
+    refused = f"refused: {found[1] if found else 0} cases, a mean NLL needs {MIN_CASES}"
+    if found is None:
+        return _Mean(1.0, 1.0, refused, None)
+    test, cases = found
+    tail_nats = _DEFAULT_TAIL_NATS if margin is None else margin.tail_nats
+    summary = summarise(d, test, tail_nats=tail_nats, alpha=plan.alpha, seed=plan.seed)
+    if margin is None or cases < MIN_CASES:
+        return _Mean(1.0, 1.0, "" if margin is None else refused, summary)
+    return _Mean(test.p, test.p_shift, "", summary)
 
 
-def _bounded_harm(d: Deltas, hidden: int) -> float:
-    """Exact sign test of a shift over cases, each unobserved case counted against it."""
+def _sign_harm(d: Deltas, hidden: int) -> float:
+    """Two-sided exact sign test of the cases' sums, unobserved cases counted against it.
+
+    Under "no change" control and candidate are exchangeable, so each sign is a fair coin; its
+    p can be as small as Holm over many contrasts needs, where a bootstrap's p cannot.
+    """
     sums = d.per_case(np.nan_to_num(d.values, nan=0.0))
     up, down = int((sums > 0).sum()), int((sums < 0).sum())
     more, fewer = max(up, down), min(up, down) + hidden
     return min(1.0, 2 * sign_test(more, fewer).p_one_sided)
 
 
+def _harm(plan: PlanFacts, d: Deltas, *, mean: _Mean, tail: TailTest | None, hidden: int) -> float:
+    """Bonferroni over three tests: mean shift, signs of the cases, tail. A test counts only
+    where its own equivalence is not shown: a tiny but certain shift is no harm."""
+    tests = [1.0]
+    if mean.p > plan.alpha and not mean.refused:
+        tests.append(_sign_harm(d, hidden))
+        tests.append(1.0 if hidden else mean.p_shift)
+    if tail is not None and tail.p > plan.alpha and not hidden:
+        tests.append(tail.p_harm)
+    return min(1.0, 3 * min(tests))
+
+
 def measure_nll(plan: PlanFacts, table: NllTable, arm: str) -> MeasuredNll:
-    """Compute the p-values of `arm` against the control; harm is two tests, so doubled."""
+    """Compute the p-values of `arm` against the control."""
     margin = plan.nll_margin(table.mode)
     d = _arm_deltas(plan, table, arm)
     rows = [table.arms.index(name) for name in (plan.control, arm)]
     seen = table.observed[rows].all(axis=(0, 1))
     hidden = tuple(table.case_ids[i] for i in np.flatnonzero(~seen))
-    tail_nats = margin.tail_nats if margin is not None else _DEFAULT_TAIL_NATS
-    mean = _Mean(1.0, 1.0, "") if margin is None else _mean(plan, d, margin)
+    mean = _mean(plan, d, margin)
     tail = None if margin is None else _tail(plan, table, arm, margin)
-    shift = _bounded_harm(d, len(hidden)) if hidden else mean.p_shift
-    harms = [shift if mean.p > plan.alpha and margin is not None else 1.0]
-    if tail is not None and tail.p > plan.alpha and not hidden:
-        harms.append(tail.p_harm)
+    harm = 1.0
+    if margin is not None:
+        harm = _harm(plan, d, mean=mean, tail=tail, hidden=len(hidden))
     return MeasuredNll(
         arm=arm,
         table=table,
         margin=margin,
         gate=margin is not None and table.concurrency in plan.gate_concurrency,
-        summary=summarise(d, tail_nats=tail_nats, alpha=plan.alpha, seed=plan.seed),
+        summary=mean.summary,
         p_mean=mean.p,
         p_tail=tail.p if tail is not None else 1.0,
-        p_harm=min(1.0, 2 * min(harms)),
+        p_harm=harm,
         tail=tail,
         refused=mean.refused,
         unobserved=hidden,
@@ -147,32 +168,26 @@ def check_nll_aa(plan: PlanFacts, table: NllTable) -> AaCheck | None:
     if plan.aa is None:
         return None
     margin = plan.nll_margin(table.mode)
-    summary, p, failed = None, 1.0, False
-    incomplete, reason = True, "the declared A/A launch has no data here"
+    mean = _Mean(1.0, 1.0, "", None)
     if plan.aa in table.arms and plan.control in table.arms:
-        d = _arm_deltas(plan, table, plan.aa)
-        tail_nats = margin.tail_nats if margin is not None else _DEFAULT_TAIL_NATS
-        summary = summarise(d, tail_nats=tail_nats, alpha=plan.alpha, seed=plan.seed)
-        incomplete = summary is None
+        mean = _mean(plan, _arm_deltas(plan, table, plan.aa), margin)
+    summary, failed = mean.summary, False
+    reason = "the declared A/A launch has no data here"
     if summary is not None:
         reason = f"A/A mean {summary.estimate:+.6f} nats/token, tail share {summary.tail_share:.5f}"
     if summary is not None and margin is not None:
-        mean = _mean(plan, d, margin)
-        p = mean.p_shift
         drifted = mean.p > plan.alpha and mean.p_shift <= plan.alpha
         failed = drifted or summary.tail_share > margin.tail_share
-        if failed:
-            reason = f"two launches of the control differ: {reason}"
     return AaCheck(
         suite="nll",
         mode=table.mode,
         concurrency=table.concurrency,
         table=None,
         nll=summary,
-        p=p,
+        p=mean.p_shift,
         failed=failed,
-        incomplete=incomplete,
-        reason=reason,
+        incomplete=summary is None,
+        reason=f"two launches of the control differ: {reason}" if failed else reason,
     )
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from evalharness.stats import Interval, cluster_ratio, ratio_equivalence
+from evalharness.stats import Equivalence, Interval, ratio_equivalence
 from evalharness.verdicts.cell_types import NllSummary, TokenExtreme
 from evalharness.verdicts.inputs import BoolCube, FloatCube, NllTable
 
@@ -105,41 +105,53 @@ class _Pure:
     interval: Interval | None
 
 
-def _pure(d: Deltas, *, alpha: float, seed: int) -> _Pure:
+def _pure(d: Deltas, mean: Equivalence, *, alpha: float, seed: int) -> _Pure:
     if d.pure is None:
         return _Pure(None, None, None)
-    sums, sizes = sums_and_sizes(d, d.pure & d.usable)
+    mask = d.pure & d.usable
+    if bool((mask == d.usable).all()):
+        return _Pure(int(mask.sum()), mean.estimate, mean.interval)
+    sums, sizes = sums_and_sizes(d, mask)
     if sums.size < 2:
         return _Pure(int(sizes.sum()), None, None)
-    whole = ratio_equivalence(
+    # the margin decides p alone, and only the interval is kept
+    apart = ratio_equivalence(
         sums, sizes, margin=1.0, n_resamples=RESAMPLES, seed=seed, alpha=alpha
     )
-    return _Pure(int(sizes.sum()), whole.estimate, whole.interval)
+    return _Pure(int(sizes.sum()), apart.estimate, apart.interval)
 
 
-def summarise(d: Deltas, *, tail_nats: float, alpha: float, seed: int) -> NllSummary | None:
-    """Return the deltas' summary; None where fewer than two cases have a usable token."""
-    usable = d.usable
-    sums, sizes = sums_and_sizes(d, usable)
+def mean_of(
+    d: Deltas, *, margin_nats: float, alpha: float, seed: int
+) -> tuple[Equivalence, int] | None:
+    """Return the test of the token-weighted mean and its number of cases; None below two."""
+    sums, sizes = sums_and_sizes(d, d.usable)
     if sums.size < 2:
         return None
-    ratio = cluster_ratio(sums, sizes)
-    limits = ratio_equivalence(
-        sums, sizes, margin=1.0, n_resamples=RESAMPLES, seed=seed, alpha=alpha
-    ).interval
-    known = d.values[usable]
-    over = exceeding(d, tail_nats)
-    pure = _pure(d, alpha=alpha, seed=seed)
+    test = ratio_equivalence(
+        sums, sizes, margin=margin_nats, n_resamples=RESAMPLES, seed=seed, alpha=alpha
+    )
+    return test, int(sums.size)
+
+
+def summarise(
+    d: Deltas, mean: Equivalence, *, tail_nats: float, alpha: float, seed: int
+) -> NllSummary:
+    """Return the deltas' summary around the test of their mean."""
+    usable = d.usable
+    sums, sizes = sums_and_sizes(d, usable)
+    known, over = d.values[usable], exceeding(d, tail_nats)
+    pure = _pure(d, mean, alpha=alpha, seed=seed)
     middle, high = np.quantile(known, [0.5, 0.99])
     return NllSummary(
         cases=len(d.case_ids),
         tokens=int(sizes.sum()),
         nulls=int((~usable).sum()),
-        estimate=ratio.estimate,
-        se=ratio.se,
-        interval=limits,
+        estimate=mean.estimate,
+        se=mean.se,
+        interval=mean.interval,
         case_weighted=float((sums / sizes).mean()),
-        perplexity_ratio=float(np.exp(ratio.estimate)),
+        perplexity_ratio=float(np.exp(mean.estimate)),
         quantile_50=float(middle),
         quantile_99=float(high),
         tail_nats=tail_nats,

@@ -19,10 +19,13 @@ def paired(draw: st.DrawFn, most: int = 60) -> tuple[int, int, int, int]:
     return (cells[0] + (sum(cells) == 0), *cells[1:])  # type: ignore[return-value]
 
 
+# a busy machine is no failure of a property
+steady = settings(deadline=None)
 margins = st.floats(0.005, 0.5)
 confidences = st.floats(0.5, 0.999)
 
 
+@steady
 @given(paired(), confidences)
 def test_swapping_the_arms_mirrors_the_intervals(
     table: tuple[int, int, int, int], confidence: float
@@ -35,6 +38,7 @@ def test_swapping_the_arms_mirrors_the_intervals(
         assert -1 <= one.lower <= (b - c) / (a + b + c + d) <= one.upper <= 1
 
 
+@steady
 @given(st.integers(0, 40), st.integers(0, 40), st.integers(0, 500))
 def test_concordant_cases_do_not_move_the_sign_test(b: int, c: int, more: int) -> None:
     assert stats.mcnemar(0, b, c, 0) == stats.mcnemar(more, b, c, more // 2)
@@ -44,6 +48,7 @@ def test_concordant_cases_do_not_move_the_sign_test(b: int, c: int, more: int) -
     assert stats.sign_test(b, c).p_two_sided == pytest.approx(test.p_two_sided)
 
 
+@steady
 @given(paired(30), margins, st.floats(0.005, 0.2))
 def test_the_limit_and_the_test_agree(
     table: tuple[int, int, int, int], margin: float, alpha: float
@@ -56,7 +61,7 @@ def test_the_limit_and_the_test_agree(
     assert gate.lower == pytest.approx(stats.tango_interval(*table, 1 - 2 * alpha).lower, abs=1e-9)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(steady, max_examples=40)
 @given(st.integers(0, 20), st.integers(0, 20), st.integers(45, 90), st.floats(0.02, 0.2))
 def test_the_gate_gets_harder_with_losses_and_smaller_margins(
     wins: int, losses: int, n: int, margin: float
@@ -69,7 +74,7 @@ def test_the_gate_gets_harder_with_losses_and_smaller_margins(
     assert (here.verdict == "admitted") == (here.p <= 0.025)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(steady, max_examples=25)
 @given(st.integers(0, 6), st.integers(0, 6), st.integers(30, 90))
 def test_the_smallest_margin_is_where_the_gate_opens(wins: int, losses: int, n: int) -> None:
     margin = stats.smallest_admitted_margin(wins, losses, n)
@@ -78,6 +83,7 @@ def test_the_smallest_margin_is_where_the_gate_opens(wins: int, losses: int, n: 
         assert stats.noninferiority(wins, losses, n, margin - 2e-4).verdict != "admitted"
 
 
+@steady
 @given(st.integers(1, 5000), st.floats(0.6, 0.999))
 def test_zero_discordance_is_finite_and_closed(n: int, confidence: float) -> None:
     lower, upper = stats.tango_interval(n // 2, 0, 0, n - n // 2, confidence)
@@ -98,6 +104,7 @@ def test_all_losses_and_all_wins_are_finite() -> None:
     assert stats.tango_interval(0, 0, 64, 0).lower == pytest.approx(-1.0)
 
 
+@steady
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
 def test_holm_is_between_raw_and_bonferroni(p_values: list[float]) -> None:
     adjusted = stats.holm(p_values)
@@ -110,6 +117,7 @@ def test_holm_is_between_raw_and_bonferroni(p_values: list[float]) -> None:
     assert sequence[-1] == max(p_values) and all(np.diff(sequence) >= 0)
 
 
+@steady
 @given(
     st.lists(st.tuples(st.floats(-50, 50), st.integers(1, 90)), min_size=2, max_size=30),
     st.randoms(use_true_random=False),
@@ -125,6 +133,7 @@ def test_a_ratio_does_not_know_the_order_of_its_cases(
     assert other.se == pytest.approx(one.se, abs=1e-9)
 
 
+@steady
 @given(st.integers(2, 40), st.integers(0, 10_000))
 def test_null_factor_relabelling_arms_within_a_case_mirrors_the_effects(n: int, seed: int) -> None:
     y = np.random.default_rng(seed).integers(0, 2, size=(n, 4))

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from evalharness.verdicts import judge
+from evalharness.verdicts.nll_tail import tail_test
 from evalharness.verdicts.types import NllCellVerdict, NllMargin, NllTable, RunVerdict
 from tests.verdicts.build import NLL_MARGIN, nll_plan, nll_table, noise
 
@@ -185,3 +186,29 @@ def test_replays_stay_inside_their_cases() -> None:
     assert double.summary.se == pytest.approx(once.summary.se)
     assert double.summary.pure_tokens is None
     assert cell_of(twice).verdict == "exploratory"
+
+
+def test_the_tail_keeps_its_level_at_its_margin() -> None:
+    """True excess share equal to the margin, exceeding tokens independent of their case."""
+    rng = np.random.default_rng(50)
+    sizes, margin, sets = np.full(80, 46.0), 0.004, 300
+    passed = 0
+    for seed in range(sets):
+        candidate = rng.binomial(46, margin + 0.001, size=80).astype(np.float64)
+        aa = rng.binomial(46, 0.001, size=80).astype(np.float64)
+        found = tail_test(
+            candidate, aa, sizes, margin=margin, alpha=0.025, n_resamples=1000, seed=seed
+        )
+        passed += found.p <= 0.025
+    assert passed / sets <= 0.025 + 4 * np.sqrt(0.025 * 0.975 / sets)
+
+
+def test_harm_can_pass_holm_over_many_contrasts() -> None:
+    levels = tuple(range(1, 22))
+    shifts = {"hc": noise(1, tokens=12) - 0.03, "aa": noise(2, tokens=12)}
+    facts = nll_plan(gate_concurrency=levels, arms=("hc", "moe", "hc+moe"))
+    shifts |= {name: noise(i, tokens=12) - 0.03 for i, name in enumerate(("moe", "hc+moe"))}
+    rows = nll_table(shifts, tokens=12)
+    tables = [replace(rows, concurrency=level) for level in levels]
+    run = judge(facts, [], tables)  # 63 contrasts: 3 (tests) * 63 * 2e-4 would be above alpha
+    assert {cell.verdict for cell in run.arms[0].nll_cells} == {"harm shown"}

@@ -75,7 +75,7 @@ def test_harm_that_only_unobserved_cases_would_make_is_incomplete() -> None:
     assert verdict_of(plan(), dead) == ("incomplete", 12)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(0, 6), st.integers(0, 14), st.integers(0, 12))
 def test_a_verdict_that_is_not_incomplete_holds_for_every_completion(
     seed: int, wins: int, losses: int, hidden: int
