@@ -28,46 +28,47 @@ sys.path.insert(0, str(ROOT))
 CASES, TOKENS, CONCURRENCY = 80, 46, 16
 
 
+def requests() -> dict[str, list[Any]]:
+    """Return the same prompts as forced and as free requests, alike in all else."""
+    from evalharness.nll import SUITE
+    from evalharness.types import Request, canonical_json
+    from tests.e2e.nll_arms import context
+
+    rng = np.random.default_rng(1)
+    forced, free = [], []
+    for number in range(CASES):
+        row = {
+            "prompt_token_ids": rng.integers(20, 40_000, 64).tolist(),
+            "continuation_token_ids": rng.integers(20, 40_000, TOKENS).tolist(),
+        }
+        case = SUITE.to_case(f"b{number}", row)
+        one = SUITE.request(case, context("decode", max_tokens=TOKENS))
+        body = json.loads(one.body_json)
+        del body["vllm_xargs"]
+        forced.append(one)
+        free.append(Request(one.case_id, 0, one.endpoint, canonical_json(body), stream=True))
+    return {"forced": forced, "free": free}
+
+
 def bench_replay(model: Path, pairs: int) -> dict[str, Any]:
     """Return seconds of free and forced decoding, alternating on one server."""
-    from evalharness.nll import SUITE
     from evalharness.nll.ask import ask
-    from evalharness.nll.request import FORCED_KEY
-    from evalharness.types import Request, canonical_json
-    from tests.e2e.nll_arms import Bench, context, endpoint
+    from tests.e2e.nll_arms import Bench, endpoint
     from tests.e2e.vllm_server import Servers
 
+    asked = requests()
+    seconds: dict[str, list[float]] = {"free": [], "forced": []}
     with tempfile.TemporaryDirectory() as folder:
         servers = Servers(Path(folder))
         try:
-            bench = Bench(servers, model, Path(folder))
-            rng = np.random.default_rng(1)
-            server = endpoint(bench.server("control"))
-            forced = []
-            for number in range(CASES):
-                row = {
-                    "prompt_token_ids": rng.integers(20, 40_000, 64).tolist(),
-                    "continuation_token_ids": rng.integers(20, 40_000, TOKENS).tolist(),
-                }
-                case = SUITE.to_case(f"b{number}", row)
-                forced.append(SUITE.request(case, context("decode", max_tokens=TOKENS)))
-            free = []
-            for one in forced:
-                body = json.loads(one.body_json)
-                del body["vllm_xargs"]
-                assert FORCED_KEY not in body
-                free.append(
-                    Request(one.case_id, 0, one.endpoint, canonical_json(body), stream=True)
-                )
-            seconds: dict[str, list[float]] = {"free": [], "forced": []}
-            ask(server, free[:CONCURRENCY], concurrency=CONCURRENCY)  # warm-up
+            server = endpoint(Bench(servers, model, Path(folder)).server("control"))
+            ask(server, asked["free"][:CONCURRENCY], concurrency=CONCURRENCY)  # warm-up
             for number in range(pairs):
-                order = ("free", "forced") if number % 2 == 0 else ("forced", "free")
-                for kind in order:
-                    requests = free if kind == "free" else forced
+                # Alternating order: a drift of the machine falls on both.
+                for kind in ("free", "forced") if number % 2 == 0 else ("forced", "free"):
                     start_s = time.perf_counter()
-                    answers = ask(server, requests, concurrency=CONCURRENCY)
-                    seconds[kind].append(time.perf_counter() - start_s)
+                    answers = ask(server, asked[kind], concurrency=CONCURRENCY)
+                    seconds[kind].append(round(time.perf_counter() - start_s, 3))
                     assert all(len(one.token_ids or ()) == TOKENS for one in answers)
         finally:
             servers.close()
