@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the kernels meet vLLM: the only modules of this package that import it, and only when called."""
+"""Where the kernels meet vLLM: the only modules here that import it, and only when called."""

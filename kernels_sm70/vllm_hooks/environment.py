@@ -32,7 +32,8 @@ def check_single_plugin() -> None:
     others = sorted({point.value for point in points} - {ENTRY_VALUE})
     if others:
         raise PluginError(
-            f"kernels_sm70: another plugin of this name is installed: {', '.join(others)}. Uninstall one."
+            f"kernels_sm70: another plugin of this name is installed: {', '.join(others)}. "
+            "Uninstall one."
         )
 
 
@@ -51,15 +52,16 @@ def check_device(operations: Iterable[str], *, cpu_reference: bool) -> str:
     if current_platform.is_cpu():
         if not cpu_reference:
             raise PluginError(
-                "kernels_sm70: a route's flag is on, but this vLLM serves on the CPU. Turn the flags off; or, for "
-                f"a test without a GPU, set {CPU_REFERENCE}=1 to run the operations' references."
+                "kernels_sm70: a route's flag is on, but this vLLM serves on the CPU. Turn the "
+                f"flags off; or, for a test without a GPU, set {CPU_REFERENCE}=1 to run the "
+                "operations' references."
             )
         return "cpu"
     capability = current_platform.get_device_capability() if current_platform.is_cuda() else None
     if capability is None:
         raise PluginError(
-            f"kernels_sm70: a route's flag is on, but the platform is {current_platform.device_name!r} without a "
-            "CUDA device. Turn the flags off."
+            "kernels_sm70: a route's flag is on, but the platform is "
+            f"{current_platform.device_name!r} without a CUDA device. Turn the flags off."
         )
     architecture = f"sm_{capability.major}{capability.minor}"
     _check_architecture(operations, architecture)
@@ -71,10 +73,12 @@ def _check_architecture(operations: Iterable[str], architecture: str) -> None:
 
     for operation in operations:
         if operation not in OPERATIONS:
-            raise PluginError(f"kernels_sm70: the operation {operation} is not in this build; turn its flag off.")
+            raise PluginError(
+                f"kernels_sm70: the operation {operation} is not in this build; turn its flag off."
+            )
         built = sorted({arch for spec in kernels_of(operation) for arch in spec.arches})
         if architecture not in built:
             raise PluginError(
-                f"kernels_sm70: {operation} is built for {', '.join(built)}, this device is {architecture}. "
-                "Turn its flag off."
+                f"kernels_sm70: {operation} is built for {', '.join(built)}, this device is "
+                f"{architecture}. Turn its flag off."
             )

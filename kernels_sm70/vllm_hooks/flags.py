@@ -47,8 +47,8 @@ def read_flags(environ: Mapping[str, str]) -> dict[str, bool]:
     unknown = sorted(name for name in environ if name.startswith(PREFIX) and name not in known)
     if unknown:
         raise PluginError(
-            f"kernels_sm70: unknown variable {', '.join(unknown)}; known: {', '.join(sorted(known))}. "
-            "Correct the name or unset it."
+            f"kernels_sm70: unknown variable {', '.join(unknown)}; known: "
+            f"{', '.join(sorted(known))}. Correct the name or unset it."
         )
     return {flag.variable: _read(flag.variable, environ) for flag in FLAGS}
 
@@ -62,6 +62,7 @@ def _read(variable: str, environ: Mapping[str, str]) -> bool:
     value = environ.get(variable, "")
     if value not in _VALUES:
         raise PluginError(
-            f"kernels_sm70: {variable}={value!r}; expected 0 or 1 (unset means 0). Correct the value."
+            f"kernels_sm70: {variable}={value!r}; expected 0 or 1 (unset means 0). "
+            "Correct the value."
         )
     return _VALUES[value]

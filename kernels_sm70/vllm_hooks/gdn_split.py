@@ -53,7 +53,8 @@ def prepare(module: Any, device: Any) -> None:
 
 
 def _widths(module: Any) -> tuple[int, int]:
-    return (2 * module.key_dim + module.value_dim) // module.tp_size, module.value_dim // module.tp_size
+    qkv = 2 * module.key_dim + module.value_dim
+    return qkv // module.tp_size, module.value_dim // module.tp_size
 
 
 def _refusal(layer: Any, hidden_states: Any) -> str | None:
@@ -64,9 +65,8 @@ def _refusal(layer: Any, hidden_states: Any) -> str | None:
         return "dtype"
     packed = hasattr(layer, "in_proj_qkvz") and hasattr(layer, "in_proj_ba")
     replicated_ba = layer.disable_tp_for_ba_proj and layer.tp_size > 1
-    if not packed or layer.gqa_interleaved_layout or layer.enable_fused_gdn_spec_decode or replicated_ba:
-        return "layout"
-    return None
+    other_path = layer.gqa_interleaved_layout or layer.enable_fused_gdn_spec_decode
+    return "layout" if not packed or replicated_ba or other_path else None
 
 
 def _make_forward(original: Forward, core: str) -> Forward:

@@ -94,8 +94,8 @@ class PatchSet:
             found = vars(item.owner).get(item.attribute)
             if found is not replacement:
                 raise PluginError(
-                    f"kernels_sm70: {item.patch.target.name} was replaced again after this plugin, by "
-                    f"{_origin(found)}; the {item.patch.route} route would never run. "
+                    f"kernels_sm70: {item.patch.target.name} was replaced again after this plugin, "
+                    f"by {_origin(found)}; the {item.patch.route} route would never run. "
                     "Load one plugin for a route (VLLM_PLUGINS)."
                 )
 
@@ -114,8 +114,8 @@ def _resolve(patch: Patch) -> _Resolved:
         raise _missing(patch, "no such function")
     if original.__module__ != target.module:
         raise PluginError(
-            f"kernels_sm70: {target.name} already comes from {_origin(original)}: another plugin serves the "
-            f"{patch.route} route. Load one plugin for a route (VLLM_PLUGINS)."
+            f"kernels_sm70: {target.name} already comes from {_origin(original)}: another plugin "
+            f"serves the {patch.route} route. Load one plugin for a route (VLLM_PLUGINS)."
         )
     found = tuple(inspect.signature(original).parameters)
     if found != target.parameters:
@@ -125,8 +125,8 @@ def _resolve(patch: Patch) -> _Resolved:
 
 def _missing(patch: Patch, found: str) -> PluginError:
     return PluginError(
-        f"kernels_sm70: the {patch.route} route hooks {patch.target.name}, which is not as in vLLM 0.32.0: "
-        f"{found}. Turn its flag off or install vLLM 0.32.0."
+        f"kernels_sm70: the {patch.route} route hooks {patch.target.name}, which is not as in "
+        f"vLLM 0.32.0: {found}. Turn its flag off or install vLLM 0.32.0."
     )
 
 
@@ -140,6 +140,6 @@ def _refuse_duplicates(patches: tuple[Patch, ...]) -> None:
         other = seen.setdefault(patch.target.name, patch.route)
         if other != patch.route:
             raise PluginError(
-                f"kernels_sm70: the routes {other} and {patch.route} both hook {patch.target.name}; "
-                "turn one of their flags off."
+                f"kernels_sm70: the routes {other} and {patch.route} both hook "
+                f"{patch.target.name}; turn one of their flags off."
             )

@@ -92,7 +92,9 @@ def _parse(name: str) -> tuple[str, str | None]:
         why = _RENAMED.get(reason[0], reason[0])
         if why in REASONS:
             return route, why
-    raise ValueError(f"kernels_sm70: counter {name!r} is no <route>.hit or <route>.fallback.<reason>")
+    raise ValueError(
+        f"kernels_sm70: counter {name!r} is neither <route>.hit nor <route>.fallback.<reason>"
+    )
 
 
 class Writer:
@@ -140,7 +142,7 @@ class Writer:
         try:
             self.flush()
         except (RuntimeError, OSError) as error:  # the CUDA context may be gone already
-            print(f"kernels_sm70: last route counts not written: {error}", file=sys.stderr, flush=True)
+            _complain(f"last route counts not written: {error}")
 
     def _run(self, prepare_thread: Callable[[], None]) -> None:
         prepare_thread()
@@ -149,5 +151,9 @@ class Writer:
                 self.flush()
             except (RuntimeError, OSError) as error:
                 # Said once and loudly; a stale file then makes the arm incomplete, never admitted.
-                print(f"kernels_sm70: route counts no longer written: {error}", file=sys.stderr, flush=True)
+                _complain(f"route counts no longer written: {error}")
                 return
+
+
+def _complain(text: str) -> None:
+    print(f"kernels_sm70: {text}", file=sys.stderr, flush=True)

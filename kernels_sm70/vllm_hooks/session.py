@@ -96,8 +96,8 @@ class Session:
             found = list(hook.modules(model))
             if not found:
                 raise PluginError(
-                    f"kernels_sm70: the {hook.ROUTE} flag is on, but {type(model).__name__} has no module that the "
-                    "route serves. Turn the flag off for this model."
+                    f"kernels_sm70: the {hook.ROUTE} flag is on, but {type(model).__name__} has no "
+                    "module that the route serves. Turn the flag off for this model."
                 )
             for module in found:
                 hook.prepare(module, self.device)

@@ -82,16 +82,20 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def environment(site: Path, hits: Path, plugins: str, flags: dict[str, str]) -> dict[str, str]:
     """The server's environment: nothing of ours from outside but what the test names."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("VLLM_", "EVALHARNESS_"))}
-    return kept | flags | {
-        "PYTHONPATH": os.pathsep.join((str(site), str(STAND_INS), str(ROOT))),
-        "VLLM_PLUGINS": plugins,
-        "EVALHARNESS_ROUTE_HITS_DIR": str(hits),
-        "VLLM_CPU_KVCACHE_SPACE": "1",
-        "VLLM_CPU_OMP_THREADS_BIND": "nobind",
-        "OMP_NUM_THREADS": "2",
-        "HF_HUB_OFFLINE": "1",
-        "VLLM_NO_USAGE_STATS": "1",
-    }
+    return (
+        kept
+        | flags
+        | {
+            "PYTHONPATH": os.pathsep.join((str(site), str(STAND_INS), str(ROOT))),
+            "VLLM_PLUGINS": plugins,
+            "EVALHARNESS_ROUTE_HITS_DIR": str(hits),
+            "VLLM_CPU_KVCACHE_SPACE": "1",
+            "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+            "OMP_NUM_THREADS": "2",
+            "HF_HUB_OFFLINE": "1",
+            "VLLM_NO_USAGE_STATS": "1",
+        }
+    )
 
 
 def start(model: Path, port: int, log: Path, env: dict[str, str]) -> subprocess.Popen[bytes]:
@@ -123,8 +127,13 @@ def wait_ready(process: subprocess.Popen[bytes], port: int) -> bool:
 def complete(port: int, prompts: list[str]) -> list[Any]:
     """Token ids and log-probabilities of greedy completions, in the prompts' order."""
     body = {
-        "model": "tiny", "prompt": prompts, "max_tokens": DECODED, "temperature": 0,
-        "logprobs": 0, "return_token_ids": True, "ignore_eos": True,
+        "model": "tiny",
+        "prompt": prompts,
+        "max_tokens": DECODED,
+        "temperature": 0,
+        "logprobs": 0,
+        "return_token_ids": True,
+        "ignore_eos": True,
     }
     request = urllib.request.Request(
         f"http://127.0.0.1:{port}/v1/completions",

@@ -357,8 +357,15 @@ def test_moe_fallbacks_are_counted() -> None:
     forward = moe_hook._make_forward(lambda *_: "stock")
     ids, weights = torch.zeros(1, 3, dtype=torch.int32), torch.ones(1, 3)
     assert forward(layer, torch.zeros(1, 2560).bfloat16(), weights, ids) == "stock"
-    assert forward(layer, torch.zeros(4, 512).bfloat16(), weights.expand(4, 3).contiguous(),
-                   ids.expand(4, 3).contiguous()) == "stock"
+    assert (
+        forward(
+            layer,
+            torch.zeros(4, 512).bfloat16(),
+            weights.expand(4, 3).contiguous(),
+            ids.expand(4, 3).contiguous(),
+        )
+        == "stock"
+    )
     packed = SimpleNamespace()
     assert forward(packed, torch.zeros(4, 2560).bfloat16(), weights, ids) == "stock"
     assert counts() == {

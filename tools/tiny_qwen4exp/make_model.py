@@ -3,7 +3,7 @@
 
   python tools/tiny_qwen4exp/make_model.py --size small --out /tmp/tiny
   python tools/tiny_qwen4exp/make_model.py --size rank --out /tmp/rank          # for a GPU
-  python tools/tiny_qwen4exp/make_model.py --size small --fault 1.01 --like /tmp/tiny --out /tmp/faulty
+  python tools/tiny_qwen4exp/make_model.py --fault 1.01 --like /tmp/tiny --out /tmp/faulty
 
 Sizes:
   small  hidden 2560, one layer of each kind, 16 experts: every route can be reached, 190 MB.
@@ -166,12 +166,16 @@ def build(
     if like is not None:
         _check_like(like, {"size": size, "seed": seed, "faults": {}})
     vocab, special = write_tokenizer(out)
-    config = BASE | SIZES[size] | {
-        "vocab_size": -(-vocab // 64) * 64,
-        "eos_token_id": special["<|im_end|>"],
-        "pad_token_id": special["<|endoftext|>"],
-        "bos_token_id": None,
-    }
+    config = (
+        BASE
+        | SIZES[size]
+        | {
+            "vocab_size": -(-vocab // 64) * 64,
+            "eos_token_id": special["<|im_end|>"],
+            "pad_token_id": special["<|endoftext|>"],
+            "bos_token_id": None,
+        }
+    )
     _write_json(out / "config.json", config)
     generation = {"eos_token_id": config["eos_token_id"], "pad_token_id": config["pad_token_id"]}
     _write_json(out / "generation_config.json", generation)
@@ -199,7 +203,10 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=7)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument(
-        "--fault", type=float, default=1.0, metavar="SCALE",
+        "--fault",
+        type=float,
+        default=1.0,
+        metavar="SCALE",
         help="multiply one tensor by this: a planted fault, e.g. 1.01",
     )
     parser.add_argument("--fault-tensor", default=FAULT_TENSOR)
