@@ -30,7 +30,7 @@ environment() {
     if [ -n "${SM70_ENV:-}" ]; then set +u; . "$SM70_ENV"; set -u; fi
     export PYTHONPATH="$work/site:$root${PYTHONPATH:+:$PYTHONPATH}"
     export EVALHARNESS_DATA="${SM70_DATA:?SM70_DATA: the folder with the data}"
-    export EVALHARNESS_CACHE="$work/cache" KERNELS_SM70_CACHE="$work/cubins"
+    export EVALHARNESS_CACHE="$work/cache"
     export HF_HUB_OFFLINE=1 VLLM_NO_USAGE_STATS=1 DO_NOT_TRACK=1 PYTHONUNBUFFERED=1
 }
 

@@ -109,6 +109,10 @@ class Session:
         del worker
         self.patch_set.check_intact()
         counters.reset()
+        if self.device.type != "cpu":
+            import torch
+
+            torch.cuda.synchronize(self.device)  # the reader's stream must not see older counts
         directory = os.environ.get(DIRECTORY_ENV)
         if directory and self.writer is None:
             self.writer = Writer(Path(directory), self._facts(), self._reader())

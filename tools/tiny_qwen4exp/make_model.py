@@ -8,6 +8,7 @@
 Sizes:
   small  hidden 2560, one layer of each kind, 16 experts: every route can be reached, 190 MB.
   cpu    small without the QSA indexer: the attention that vLLM's CPU build can serve.
+  pair   rank for two GPUs: heads and intermediates doubled, so that each half has rank's shapes.
   rank   one tensor-parallel rank's operators of Qwen3.8-Flash-Next at TP4 as a model of its
          own (hidden 2560, qkvz 4096, ba 24, 512 experts x 160, 10 a token), 2 layers, 2.7 GB.
 
@@ -96,7 +97,20 @@ RANK: Config = {
     "num_experts_per_tok": 10,
     "hc_lowrank": 320,
 }
-SIZES: dict[str, Config] = {"small": SMALL | INDEXER, "cpu": SMALL, "rank": RANK | INDEXER}
+PAIR: Config = RANK | {
+    "num_attention_heads": 12,
+    "num_key_value_heads": 2,
+    "linear_num_key_heads": 8,
+    "linear_num_value_heads": 24,
+    "moe_intermediate_size": 320,
+    "shared_expert_intermediate_size": 320,
+}
+SIZES: dict[str, Config] = {
+    "small": SMALL | INDEXER,
+    "cpu": SMALL,
+    "rank": RANK | INDEXER,
+    "pair": PAIR | INDEXER,
+}
 
 
 def draw(spec: TensorSpec, *, seed: int, scale: float = 1.0) -> torch.Tensor:
