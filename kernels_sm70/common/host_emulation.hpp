@@ -356,6 +356,14 @@ inline unsigned __ballot_sync(unsigned, int predicate) {
   for (int i = 0; i < 32; ++i) bits |= static_cast<unsigned>(warp.slots[parity][i] & 1u) << i;
   return bits;
 }
+inline unsigned __match_any_sync(unsigned, int value) {
+  ::emu::WarpState& warp = ::emu::block.warps[::emu::block.current >> 5];
+  const unsigned long long mine = static_cast<unsigned>(value);
+  const unsigned parity = ::emu::warp_meeting(mine, [](unsigned long long*) {});
+  unsigned bits = 0;
+  for (int i = 0; i < 32; ++i) bits |= static_cast<unsigned>(warp.slots[parity][i] == mine) << i;
+  return bits;
+}
 inline int __popc(unsigned value) { return __builtin_popcount(value); }
 inline int __ffs(int value) { return __builtin_ffs(value); }
 template <class T>

@@ -11,7 +11,7 @@ Contract (ks_moe_plan, ks_moe_w13_*, ks_moe_w2_*, ks_moe_reduce_*)
               `prepare` refuses scales that are not finite
               packed, weights 16-byte aligned; I is 160 a rank of four, or any multiple of 160
   output      y [M, 2560] S
-  shapes      1 <= M * K <= 1024 routes (256 where W13 plans for itself)
+  shapes      1 <= M * K <= 1024 routes (256 where W13 plans for itself); E <= 1024
   dropped     an id outside [0, E) adds nothing; plan[2] counts them
   aliasing    none
   rounding    f() to S, all else float32:
@@ -30,7 +30,7 @@ Outside it the operation raises ContractError; a plugin's route counts a fallbac
 from kernels_sm70.contract import KernelSpec
 
 HIDDEN, GROUP_ROUTES, PLAN_HEADER, PLAN_GROUP = 2560, 8, 8, 12
-MAX_ROUTES, INLINE_ROUTES, PASS = 1024, 256, 160
+MAX_ROUTES, INLINE_ROUTES, MAX_EXPERTS, PASS = 1024, 256, 1024, 160
 EXPERTS, TOP_K, INTERMEDIATE = 512, 10, 160
 
 

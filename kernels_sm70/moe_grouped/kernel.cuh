@@ -147,17 +147,23 @@ struct W13 {
   KS_DEVICE static void run(const Args& args) {
     KS_SHARED(float, partials, kWarps * 256);
     KS_SHARED(int, group, kPlanGroup);
-    const int wanted = blockIdx.y;
+    // A planning W13 has one more row of blocks, the first: its block 0 writes the plan for W2.
+    const int wanted = static_cast<int>(blockIdx.y) - (kInlinePlan ? 1 : 0);
     int groups;
     if (kInlinePlan) {
       KS_SHARED(int, ids, kInlineRoutes);
-      KS_SHARED(unsigned, leaders, kInlineRoutes / 32);
+      KS_SHARED(int, state, kMaxExperts);
+      KS_SHARED(int, total, 2);
+      if (wanted < 0 && blockIdx.x > 0) {
+        wait_for_predecessor();
+        return;
+      }
       count_route(args.hits, args.routes / args.top_k);
       wait_for_predecessor();
-      const bool writes = blockIdx.x == 0 && blockIdx.y == 0;
-      if (writes && threadIdx.x < kArrivals) args.arrivals[threadIdx.x] = 0;
-      groups = Planner<kThreads, kInlineRoutes>::run(args.topk_ids, args.routes, args.experts, ids, leaders, wanted,
-                                                     group, args.plan, writes);
+      if (wanted < 0 && threadIdx.x < kArrivals) args.arrivals[threadIdx.x] = 0;
+      groups = Planner<kThreads>::run(args.topk_ids, args.routes, args.experts, ids, state, total, wanted, group,
+                                      wanted < 0 ? args.plan : nullptr);
+      if (wanted < 0) return;
     } else {
       wait_for_predecessor();
       groups = args.plan[0];
@@ -299,7 +305,7 @@ struct W2 {
 }  // namespace moe
 }  // namespace ks
 
-KS_ENTRY(ks_moe_plan, 256, ks::moe::PlanArgs, ks::moe::plan_body)
+KS_ENTRY(ks_moe_plan, ks::moe::kPlanThreads, ks::moe::PlanArgs, ks::moe::plan_body)
 
 #define KS_MOE_ENTRIES(tag, S, P)                                                                      \
   KS_ENTRY(ks_moe_w13_##tag, ks::moe::kThreads, ks::moe::Args, ks::moe::W13<S, P, 4, false>::run)      \

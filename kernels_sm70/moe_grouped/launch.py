@@ -14,6 +14,7 @@ from kernels_sm70.contract import KernelSpec, check_layout, check_tensor, refuse
 from kernels_sm70.moe_grouped import (
     HIDDEN,
     INLINE_ROUTES,
+    MAX_EXPERTS,
     MAX_ROUTES,
     PASS,
     PLAN_GROUP,
@@ -136,6 +137,14 @@ def check_experts(experts: Experts, storage: torch.dtype) -> None:
             what="intermediate size",
             expected=f"a multiple of {PASS}",
             found=width,
+            remedy="use the original route for this geometry",
+        )
+    if not 1 <= count <= MAX_EXPERTS:
+        raise refuse(
+            WHERE,
+            what="experts",
+            expected=f"1 to {MAX_EXPERTS}",
+            found=count,
             remedy="use the original route for this geometry",
         )
     device = experts.w13.device
@@ -337,7 +346,9 @@ def steps(
         yield spec, planned, Geometry((1, 1, 1), spec.threads)
     tiles = 2 if variant.w13 == "w13_split2" else 1
     spec = SPECS[f"ks_moe_{variant.w13}_{suffix}"]
-    yield spec, args, Geometry((-(-experts.intermediate // (16 * tiles)), routes, 1), spec.threads)
+    columns = -(-experts.intermediate // (16 * tiles))
+    # A planning W13 has one more row of blocks: it writes the plan.
+    yield spec, args, Geometry((columns, routes + int(inline), 1), spec.threads)
     spec = SPECS[f"ks_moe_{'w2_reduce' if variant.fused_reduce else 'w2'}_{suffix}"]
     yield spec, args, Geometry((ARRIVALS, routes, 1), spec.threads)
     if not variant.fused_reduce:

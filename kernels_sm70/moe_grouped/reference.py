@@ -31,21 +31,23 @@ def rounded(values: torch.Tensor, storage: torch.dtype) -> torch.Tensor:
 def plan(topk_ids: torch.Tensor, experts: int) -> torch.Tensor:
     """The plan of plan.cuh for ids [M, K], as int32 [8 + 12 * M * K]; unused groups are zero."""
     routes = topk_ids.flatten().tolist()
-    groups: list[list[int]] = []
+    groups: list[list[int]] = []  # expert, rank of the first route, routes
     open_group: dict[int, list[int]] = {}
+    ranks: dict[int, int] = {}
     for route, expert in enumerate(routes):
         if not 0 <= expert < experts:
             continue
-        group = open_group.get(expert)
-        if group is None or len(group) == 1 + GROUP_ROUTES:
-            group = [expert]
-            open_group[expert] = group
-            groups.append(group)
-        group.append(route)
-    placed = sum(len(group) - 1 for group in groups)
+        rank = ranks.get(expert, 0)
+        ranks[expert] = rank + 1
+        if rank % GROUP_ROUTES == 0:
+            open_group[expert] = [expert, rank]
+            groups.append(open_group[expert])
+        open_group[expert].append(route)
+    placed = sum(len(group) - 2 for group in groups)
     out = [len(groups), placed, len(routes) - placed, *[0] * (PLAN_HEADER - 3)]
-    for expert, *members in groups:
-        out += [expert, len(members), 0, 0, *members, *[-1] * (GROUP_ROUTES - len(members))]
+    for expert, rank, *members in groups:
+        unused = [-1] * (GROUP_ROUTES - len(members))
+        out += [expert, len(members), rank, 0, *members, *unused]
     out += [0] * (PLAN_HEADER + PLAN_GROUP * len(routes) - len(out))
     return torch.tensor(out, dtype=torch.int32)
 

@@ -169,7 +169,9 @@ def test_rows_may_be_strided() -> None:
 # ---- the plan ------------------------------------------------------------------------------------
 
 
-def emulated_plan(ids: torch.Tensor, experts: int) -> torch.Tensor:
+def emulated_plan(
+    ids: torch.Tensor, experts: int, *, source_text: str | None = None
+) -> torch.Tensor:
     plan = torch.full((PLAN_HEADER + PLAN_GROUP * ids.numel(),), -77, dtype=torch.int32)
     arrivals = torch.full((launch.ARRIVALS,), 5, dtype=torch.int32)
     args = launch.PlanArgs(
@@ -182,7 +184,10 @@ def emulated_plan(ids: torch.Tensor, experts: int) -> torch.Tensor:
         experts,
     )
     emulate.run(
-        emulate.library("moe_grouped"), "ks_moe_plan", args, launch=emulate.Launch((1, 1, 1))
+        emulate.library("moe_grouped", source_text=source_text),
+        "ks_moe_plan",
+        args,
+        launch=emulate.Launch((1, 1, 1)),
     )
     assert not arrivals.any()
     return plan
@@ -212,6 +217,25 @@ def test_plan_at_its_limit() -> None:
     places = plan[PLAN_HEADER:].view(-1, PLAN_GROUP)[: int(plan[0])]
     routes = places[:, 4:][places[:, 4:] >= 0]
     assert sorted(routes.tolist()) == list(range(MAX_ROUTES))
+
+
+PLAN_MUTATIONS = {
+    "a group of nine": ("rank - rank % kGroupRoutes", "rank - rank % 9"),
+    "earlier steps forgotten": ("skip >= 0 ? leader_group : seen >> 16", "leader_group"),
+    "swapped places": ("group[4 + place] = route;", "group[4 + (place ^ 1)] = route;"),
+    "one step's counts lost": ("(rank + 1);", "rank;"),
+    "dropped ids not counted": ("routes - total[1]", "0"),
+    "unused places left": ("group[4 + i] = -1;", "group[4 + i] = 0;"),
+}
+
+
+@pytest.mark.parametrize("mutation", PLAN_MUTATIONS)
+def test_mutated_plans_fail_the_oracle(mutation: str) -> None:
+    generator = torch.Generator().manual_seed(2)
+    ids = torch.randint(-1, 5, (30, 4), generator=generator, dtype=torch.int32)
+    text = only_what_runs(emulate.mutated("moe_grouped", *PLAN_MUTATIONS[mutation]))
+    found = emulated_plan(ids, 5, source_text=text)
+    assert live_part(found) != live_part(reference.plan(ids, 5))
 
 
 def test_ids_outside_the_experts_are_dropped_and_counted() -> None:
