@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-_LINE = re.compile(r"evalharness: ForcedTokens loaded, model runner (v1|v2)")
+# The second half is in vLLM's own words, which the server's facts are read by.
+_WORDS = {"v1": "using the V1 model runner", "v2": "Using V2 Model Runner"}
+_LINE = re.compile(r"evalharness: ForcedTokens loaded \((v1|v2)\)")
 
 
 def announcement(runner: str) -> str:
     """Return the line the processor writes when a runner builds it."""
-    return f"evalharness: ForcedTokens loaded, model runner {runner}"
+    return f"evalharness: ForcedTokens loaded ({runner}), {_WORDS[runner]}"
 
 
 def runner_of_log(log: str) -> str | None:

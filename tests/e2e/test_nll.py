@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import threading
 import time
@@ -63,6 +64,27 @@ def sequences(demo_model: Path) -> list[Case]:
 def token_case(name: str, prompt: list[int], continuation: list[int]) -> Case:
     """A case of ids."""
     return SUITE.to_case(name, {"prompt_token_ids": prompt, "continuation_token_ids": continuation})
+
+
+def test_packaged_windows_are_the_tokenizers_own(demo_model: Path) -> None:
+    from transformers import AutoTokenizer
+
+    from evalharness.data import PACKAGED
+    from evalharness.nll.windows import windows
+
+    tokenizer = AutoTokenizer.from_pretrained(demo_model)
+    for name, file, sizes in (
+        ("nll-long-text", "nll_long", {"context": 8000, "continuation": 64, "stride": 500}),
+        ("nll-text", "nll_demo", {"context": 48, "continuation": 16, "stride": 76}),
+    ):
+        text = (PACKAGED / f"{name.replace('-', '_')}.txt").read_text(encoding="utf-8")
+        lines = (PACKAGED / f"{file}.jsonl").read_text(encoding="utf-8").splitlines()
+        rows = [row for row in map(json.loads, lines) if row["origin"]["kind"] == "text"]
+        made = list(windows(tokenizer(text)["input_ids"], name=name, **sizes))
+        keys = ("prompt_token_ids", "continuation_token_ids")
+        assert [[row[key] for key in keys] for row in made] == [
+            [row[key] for key in keys] for row in rows
+        ]
 
 
 @pytest.fixture(scope="module")
