@@ -10,10 +10,12 @@ import asyncio
 import base64
 import time
 from types import TracebackType
+from typing import Any
 
 import aiohttp
 from yarl import URL
 
+from evalharness.redact import REDACTED
 from evalharness.reply import Reply, read_reply, read_stream
 from evalharness.sse import EventClock
 from evalharness.types import BodyEncoding, Request, Response, Status
@@ -24,8 +26,19 @@ KEPT_OF_OVERSIZED_BYTES = 1 << 20
 # Below the server's own keep-alive (5 s): a connection that both ends may close is not reused.
 KEEPALIVE_S = 4.0
 CONNECT_TIMEOUT_S = 30.0
-REDACTED = "<redacted>"
+NO_REPLY = Reply()
 _FAILURES = (aiohttp.ClientError, OSError, EOFError, ValueError)
+
+
+class Prepared:
+    """A request with what sending needs, made once: its bytes and its digest."""
+
+    __slots__ = ("digest", "payload", "request")
+
+    def __init__(self, request: Request) -> None:
+        self.request = request
+        self.payload = request.body_json.encode("utf-8")
+        self.digest = request.digest
 
 
 class Client:
@@ -50,19 +63,20 @@ class Client:
         self._model = model
         self._concurrency = concurrency
         self._api_key = api_key
-        self._timeout_s = timeout_s
+        self._key_bytes = api_key.encode() if api_key else None
+        self._timeout_ns = int(timeout_s * 1e9)
         self._max_body_bytes = max_body_bytes
         self._trust_env = trust_env
         self._urls: dict[str, URL] = {}
+        self._open: dict[_Exchange, asyncio.Task[Any]] = {}
         self._session: aiohttp.ClientSession | None = None
+        self._sweeper: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> Client:
         self._session = open_session(
-            api_key=self._api_key,
-            connections=self._concurrency,
-            timeout_s=self._timeout_s,
-            trust_env=self._trust_env,
+            api_key=self._api_key, connections=self._concurrency, trust_env=self._trust_env
         )
+        self._sweeper = asyncio.create_task(self._sweep())
         return self
 
     async def __aexit__(
@@ -71,81 +85,102 @@ class Client:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        assert self._session is not None
+        assert self._session is not None and self._sweeper is not None
+        self._sweeper.cancel()
         await self._session.close()
 
-    async def send(self, request: Request, in_flight: int) -> Response:
+    async def send(self, prepared: Prepared, in_flight: int) -> Response:
         """Send one request and return everything observed; raises only when cancelled.
 
         in_flight: requests in flight at this moment, this one included; stored with the response.
         """
-        exchange = _Exchange(self._max_body_bytes, request.stream)
-        payload = request.body_json.encode("utf-8")
-        sent_ns = time.monotonic_ns()
+        exchange = _Exchange(self._max_body_bytes, prepared.request.stream)
+        task = asyncio.current_task()
+        assert task is not None
+        self._open[exchange] = task
         try:
-            await self._exchange(request.endpoint, payload, exchange)
-        except TimeoutError as error:
-            # Connecting in vain is a transport error; a server that does not answer is a timeout.
-            connecting = isinstance(error, aiohttp.ConnectionTimeoutError)
-            exchange.fail("transport_error" if connecting else "timeout", error)
-        except _FAILURES as error:
+            await self._exchange(prepared, exchange)
+        except asyncio.CancelledError:
+            if not exchange.overdue:
+                raise
+            task.uncancel()
+            exchange.fail("timeout", TimeoutError(f"no end after {self._timeout_ns / 1e9:g} s"))
+        except (TimeoutError, *_FAILURES) as error:
             exchange.fail("transport_error", error)
-        return self._response(request, exchange, sent_ns, in_flight)
+        finally:
+            del self._open[exchange]
+        return self._response(prepared, exchange, in_flight)
 
-    async def _exchange(self, endpoint: str, payload: bytes, exchange: _Exchange) -> None:
+    async def _exchange(self, prepared: Prepared, exchange: _Exchange) -> None:
         assert self._session is not None
+        endpoint = prepared.request.endpoint
         url = self._urls.get(endpoint)
         if url is None:
             url = self._urls[endpoint] = URL(self._base_url + endpoint, encoded=True)
-        async with self._session.post(url, data=payload, allow_redirects=False) as reply:
+        reply = await self._session.post(url, data=prepared.payload, allow_redirects=False)
+        try:
             exchange.begin(reply)
-            async for chunk in reply.content.iter_any():
+            read = reply.content.readany
+            while chunk := await read():
                 if not exchange.take(chunk):
                     reply.close()
                     return
-        exchange.done_ns = time.monotonic_ns()
+            exchange.done_ns = time.monotonic_ns()
+        except BaseException:
+            reply.close()
+            raise
 
-    def _response(
-        self, request: Request, exchange: _Exchange, sent_ns: int, in_flight: int
-    ) -> Response:
+    async def _sweep(self) -> None:
+        """End what is overdue. One task for all: a timer for each request costs a tenth more."""
+        period_s = min(0.25, self._timeout_ns / 1e9 / 4)
+        while True:
+            await asyncio.sleep(period_s)
+            limit_ns = time.monotonic_ns() - self._timeout_ns
+            for exchange, task in list(self._open.items()):
+                if exchange.sent_ns > limit_ns:
+                    break  # in the order of sending, so all later ones have time left
+                exchange.overdue = True
+                task.cancel()
+
+    def _response(self, prepared: Prepared, exchange: _Exchange, in_flight: int) -> Response:
         body, encoding = self._text(exchange.body())
-        status, error, reply = exchange.status, exchange.error, Reply()
-        if status == "ok" and exchange.content_encoding:
-            status = "transport_error"
-            error = f"content-encoding {exchange.content_encoding!r}, though identity was asked for"
-        elif status == "ok" and encoding != "utf-8":
-            status, error = "transport_error", "the body is not UTF-8"
-        elif status == "ok":
-            read = read_stream if exchange.is_stream else read_reply
-            reply = read(body, endpoint=request.endpoint, model=self._model)
-            if reply.problem is not None:
-                status, error = "transport_error", reply.problem
+        status, error, reply = exchange.status, exchange.error, NO_REPLY
+        request = prepared.request
+        if status == "ok":
+            if exchange.content_encoding or encoding != "utf-8":
+                status = "transport_error"
+                error = exchange.unreadable()
+            else:
+                read = read_stream if exchange.is_stream else read_reply
+                reply = read(body, endpoint=request.endpoint, model=self._model)
+                if reply.problem is not None:
+                    status, error = "transport_error", reply.problem
         if error is not None and self._api_key:
             error = error.replace(self._api_key, REDACTED)
         return Response(
-            case_id=request.case_id,
-            replicate=request.replicate,
-            request_digest=request.digest,
-            endpoint=request.endpoint,
-            request_body=request.body_json,
-            status=status,
-            http_code=exchange.http_code,
-            body=body,
-            body_encoding=encoding,
-            error=error,
-            sent_ns=sent_ns,
-            first_byte_ns=exchange.first_byte_ns,
-            done_ns=exchange.done_ns,
-            in_flight=in_flight,
-            chunk_ns=exchange.chunk_ns(),
-            usage=reply.usage,
-            finish_reason=reply.finish_reason,
-            token_ids=reply.token_ids,
+            request.case_id,
+            request.replicate,
+            prepared.digest,
+            request.endpoint,
+            request.body_json,
+            status,
+            exchange.http_code,
+            body,
+            encoding,
+            error,
+            exchange.sent_ns,
+            exchange.first_byte_ns,
+            exchange.done_ns,
+            in_flight,
+            exchange.chunk_ns(),
+            reply.usage,
+            reply.finish_reason,
+            reply.token_ids,
         )
 
     def _text(self, raw: bytes) -> tuple[str, BodyEncoding]:
-        if self._api_key and self._api_key.encode() in raw:
-            raw = raw.replace(self._api_key.encode(), REDACTED.encode())
+        if self._key_bytes is not None and self._key_bytes in raw:
+            raw = raw.replace(self._key_bytes, REDACTED.encode())
         try:
             return raw.decode("utf-8"), "utf-8"
         except UnicodeDecodeError:
@@ -166,6 +201,8 @@ class _Exchange:
         "first_byte_ns",
         "http_code",
         "is_stream",
+        "overdue",
+        "sent_ns",
         "status",
     )
 
@@ -177,6 +214,8 @@ class _Exchange:
         self.first_byte_ns: int | None = None
         self.done_ns: int | None = None
         self.is_stream = stream
+        self.overdue = False
+        self.sent_ns = time.monotonic_ns()
         self._limit = limit
         self._size = 0
         self._chunks: list[bytes] = []
@@ -219,6 +258,12 @@ class _Exchange:
         text = str(error)
         self.error = f"{type(error).__name__}: {text}" if text else type(error).__name__
 
+    def unreadable(self) -> str:
+        """Say why the body of a 200 reply is no text."""
+        if self.content_encoding:
+            return f"content-encoding {self.content_encoding!r}, though identity was asked for"
+        return "the body is not UTF-8"
+
     def body(self) -> bytes:
         return self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
 
@@ -227,10 +272,11 @@ class _Exchange:
 
 
 def open_session(
-    *, api_key: str | None, connections: int, timeout_s: float, trust_env: bool = False
+    *, api_key: str | None, connections: int, trust_env: bool = False
 ) -> aiohttp.ClientSession:
     """Return a session that asks for identity encoding, keeps no cookies and never decompresses.
 
+    Bounding the time of a request is the caller's part.
     A compressed body would be a bomb's way in, and a decompressed one is not what was received.
     """
     headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
@@ -243,7 +289,7 @@ def open_session(
         ),
         headers=headers,
         cookie_jar=aiohttp.DummyCookieJar(loop=loop),
-        timeout=aiohttp.ClientTimeout(total=timeout_s, sock_connect=CONNECT_TIMEOUT_S),
+        timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),
         auto_decompress=False,
         trust_env=trust_env,
     )

@@ -14,10 +14,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar
 
-from evalharness.types import Request, Response
+from evalharness.types import Response
 
 _T = TypeVar("_T")
-Send = Callable[[Request, int], Awaitable[Response]]
+Send = Callable[[_T, int], Awaitable[Response]]
 LAG_PERIOD_S = 0.05
 MAX_SAMPLES = 2_000
 
@@ -96,8 +96,8 @@ class _Gauge:
 
 
 async def drive(
-    requests: Sequence[Request],
-    send: Send,
+    requests: Sequence[_T],
+    send: Send[_T],
     *,
     sink: Sink,
     concurrency: int,

@@ -6,8 +6,7 @@ Pure: no network. Never raises; what is not a reply is named as a problem instea
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import orjson
 
@@ -18,8 +17,7 @@ MAX_FINISH_REASON = 64
 CHECKED_ENDPOINTS = ("/v1/chat/completions", "/v1/completions")
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(NamedTuple):
     """Common parts of one reply. `problem` says why the body is not the reply asked for."""
 
     usage: str | None = None
@@ -40,10 +38,9 @@ def read_reply(body: str, *, endpoint: str, model: str) -> Reply:
     if problem is not None:
         return Reply(problem=problem)
     choice = _first_choice(value)
+    usage = value.get("usage")
     return Reply(
-        usage=_usage(value.get("usage")),
-        finish_reason=_finish_reason(choice),
-        token_ids=_token_ids(choice),
+        None if usage is None else _usage(usage), _finish_reason(choice), _token_ids(choice)
     )
 
 
@@ -123,6 +120,8 @@ def _usage(usage: Any) -> str | None:
 
 def _token_ids(choice: dict[str, Any]) -> tuple[int, ...] | None:
     ids = choice.get("token_ids")
+    if ids is None:
+        return None
     if isinstance(ids, list) and all(type(token) is int and 0 <= token < 2**31 for token in ids):
         return tuple(ids)
     return None

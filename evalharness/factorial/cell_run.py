@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from evalharness.client import Client
+from evalharness.client import Client, Prepared
 from evalharness.drive import DriveStats, LagMeter, RunningSampler, drive, running_beside
 from evalharness.errors import IncompleteError, StoreError
 from evalharness.factorial.cells import cell_record, record_file, responses_file
@@ -17,7 +17,7 @@ from evalharness.factorial.prompts import CellTotals, PromptBook, read_back
 from evalharness.server import Server
 from evalharness.store import make_directory, write_json
 from evalharness.store.writer import ResponseWriter
-from evalharness.types import CellKey, Request, Response
+from evalharness.types import CellKey, Response
 
 SAMPLE_PERIOD_S = 1.0
 # A client this busy, or a loop this late, measures itself rather than the server.
@@ -46,7 +46,7 @@ class CellTools:
 
 
 async def run_cell(
-    server: Server, key: CellKey, requests: Sequence[Request], tools: CellTools
+    server: Server, key: CellKey, requests: Sequence[Prepared], tools: CellTools
 ) -> dict[str, Any]:
     """Run a cell whole and return its record; the record is on disk before this returns.
 
@@ -94,7 +94,7 @@ def _try_record(responses: Path, record: dict[str, Any]) -> None:
 async def _drive(
     server: Server,
     responses: Path,
-    requests: Sequence[Request],
+    requests: Sequence[Prepared],
     tools: CellTools,
     record: dict[str, Any],
 ) -> tuple[DriveStats, float | None, list[int]]:

@@ -8,12 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
+from evalharness.client import Prepared
 from evalharness.factorial.cell_run import CellTools, run_cell
 from evalharness.factorial.cells import PlannedCell, build_requests
 from evalharness.manifest import Manifest
 from evalharness.server import LaunchSpec, Server, open_server
 from evalharness.store import make_directory
-from evalharness.types import Case, Response
+from evalharness.types import Case, CellKey, Response
 
 
 class Display(Protocol):
@@ -69,11 +70,12 @@ async def run_launch(work: LaunchWork, tools: CellTools, display: Display) -> La
         return LaunchResult((), died=False)
     display.ready(server.record["ready_s"])
     records: list[Mapping[str, Any]] = []
+    shop = _Requests(work)
     try:
         for planned in work.cells:
             if tools.stop.is_set():
                 break
-            record = await _cell(server, planned, work, tools, display)
+            record = await _cell(server, planned, shop, tools, display)
             records.append(record)
             if record["state"] == "aborted":
                 break
@@ -85,20 +87,38 @@ async def run_launch(work: LaunchWork, tools: CellTools, display: Display) -> La
 
 
 async def _cell(
-    server: Server, planned: PlannedCell, work: LaunchWork, tools: CellTools, display: Display
+    server: Server, planned: PlannedCell, shop: _Requests, tools: CellTools, display: Display
 ) -> Mapping[str, Any]:
-    entry = work.manifest.entries[planned.key.suite]
-    requests = build_requests(
-        entry,
-        work.cases[entry.name],
-        planned.key,
-        model=server.spec.arm.served_name,
-        seed=work.seed,
-    )
+    requests = shop.of(planned.key)
     display.cell(planned)
     record = await run_cell(server, planned.key, requests, tools)
     display.cell_done(record)
     return record
+
+
+class _Requests:
+    """Requests of a launch, made once for all concurrency levels: they are the same."""
+
+    def __init__(self, work: LaunchWork) -> None:
+        self._work = work
+        self._made: dict[tuple[str, str, int], list[Prepared]] = {}
+
+    def of(self, key: CellKey) -> Sequence[Prepared]:
+        """Return the cell's requests, ready to send."""
+        work, name = self._work, (key.suite, key.mode, key.replicate)
+        if name not in self._made:
+            entry = work.manifest.entries[key.suite]
+            self._made[name] = [
+                Prepared(request)
+                for request in build_requests(
+                    entry,
+                    work.cases[entry.name],
+                    key,
+                    model=work.spec.arm.served_name,
+                    seed=work.seed,
+                )
+            ]
+        return self._made[name]
 
 
 async def _unless_stopped(spec: LaunchSpec, stop: asyncio.Event) -> Server | None:

@@ -1,0 +1,120 @@
+"""The state of a run as its directory shows it, without touching it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.table import Table
+from rich.text import Text
+
+from evalharness.store import read_json
+from evalharness.text import printable
+
+Place = tuple[str, str, str, int]  # arm, suite, mode, concurrency
+
+
+@dataclass(frozen=True, slots=True)
+class CellView:
+    """One cell in one launch. `growing` says that its file changed within the last minute."""
+
+    place: Place
+    state: str
+    rows: int
+    expected: int
+    tokens_per_s: float
+    growing: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """What a run directory shows."""
+
+    name: str
+    plan: Mapping[str, Any]
+    cells: tuple[CellView, ...]
+    holder: str
+
+    @property
+    def total(self) -> int:
+        """Cells that the plan asks for."""
+        launches = len({*self.plan["order"]}) * self.plan["replays"]
+        modes = sum(len(suite["modes"]) for suite in self.plan["suites"].values())
+        return launches * modes * len(self.plan["concurrency"])
+
+    @property
+    def complete(self) -> bool:
+        """True once every planned cell is complete."""
+        return sum(cell.state == "complete" for cell in self.cells) >= self.total
+
+
+def read_state(run: Path) -> RunState:
+    """Read the state. Raises StoreError where there is no run."""
+    plan = read_json(run / "plan.json")
+    lock = run / ".lock"
+    holder = lock.read_text("utf-8", "replace") if lock.exists() else ""
+    return RunState(str(run), plan, tuple(_cells(run)), holder.strip())
+
+
+def _cells(run: Path) -> Iterator[CellView]:
+    for path in sorted((run / "responses").glob("*/*/*.cell.json")):
+        record = read_json(path)
+        responses = path.with_name(path.name.removesuffix(".cell.json") + ".jsonl")
+        rows, growing = int(record["rows"]), False
+        if record["state"] == "aborted" and record["responses_sha256"] is None:
+            growing = responses.exists() and time.time() - responses.stat().st_mtime < 60
+            rows = _lines(responses)
+        wall_s = record["wall_s"]
+        yield CellView(
+            (record["arm"], record["suite"], record["mode"], record["concurrency"]),
+            "in progress" if growing else record["state"],
+            rows,
+            int(record["expected_rows"]),
+            record["output_tokens"] / wall_s if wall_s else 0.0,
+            growing,
+        )
+
+
+def _lines(path: Path) -> int:
+    try:
+        with path.open("rb") as stream:
+            return sum(block.count(b"\n") for block in iter(lambda: stream.read(1 << 20), b""))
+    except OSError:
+        return 0
+
+
+def state_table(state: RunState) -> Table:
+    """Return arms and suites down, concurrency across: rows done, and the newest state."""
+    widths = state.plan["concurrency"]
+    done = sum(cell.state == "complete" for cell in state.cells)
+    title = f"{state.name}: {done} of {state.total} cells complete"
+    table = Table(title=printable(f"{title}\n{state.holder}"), title_justify="left", box=None)
+    for name in ("arm", "suite", *(f"C{width}" for width in widths)):
+        table.add_column(name)
+    newest: dict[Place, CellView] = {}
+    for cell in state.cells:
+        known = newest.get(cell.place)
+        if known is None or known.state != "complete":
+            newest[cell.place] = cell
+    for arm in dict.fromkeys(state.plan["order"]):
+        for suite, entry in state.plan["suites"].items():
+            for mode in entry["modes"]:
+                views = [newest.get((arm, suite, mode, width)) for width in widths]
+                row = [Text(printable(arm)), Text(printable(f"{suite}.{mode}"))]
+                table.add_row(*row, *(_view(view) for view in views))
+    return table
+
+
+def _view(view: CellView | None) -> Text:
+    if view is None:
+        return Text("-", style="dim")
+    styles = {"complete": "green", "in progress": "bold", "aborted": "red", "incomplete": "magenta"}
+    text = f"{view.rows}/{view.expected}"
+    if view.state == "complete":
+        text += f" {view.tokens_per_s:.0f} tok/s"
+    else:
+        text += f" {view.state}"
+    return Text(text, style=styles.get(view.state, ""))
