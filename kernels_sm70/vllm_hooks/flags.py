@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 PREFIX = "VLLM_SM70_"
-CPU_REFERENCE = "VLLM_SM70_CPU_REFERENCE"
+CPU_REFERENCE = "KERNELS_SM70_CPU_REFERENCE"
 _VALUES = {"": False, "0": False, "1": True}
 
 
@@ -43,7 +43,7 @@ def read_flags(environ: Mapping[str, str]) -> dict[str, bool]:
         PluginError: a value other than 0 and 1, or a variable with our prefix that is not known
             (a misspelt flag would otherwise serve the control under the candidate's name).
     """
-    known = {flag.variable for flag in FLAGS} | {CPU_REFERENCE}
+    known = {flag.variable for flag in FLAGS}
     unknown = sorted(name for name in environ if name.startswith(PREFIX) and name not in known)
     if unknown:
         raise PluginError(

@@ -34,13 +34,17 @@ Snapshot = Mapping[str, Mapping[str, Mapping[str, int]]]
 
 @dataclass(frozen=True, slots=True)
 class ProcessFacts:
-    """What does not change while the process lives. `kernels`: "op.sm_90" -> SHA-256."""
+    """What does not change while the process lives.
+
+    `flag_routes`: each flag that is on and the route it asks for. `kernels`: "op.sm_90" -> SHA-256.
+    """
 
     plugin_version: str
     rank: int
     vllm_version: str
     device: str
     flags: Mapping[str, bool]
+    flag_routes: Mapping[str, str]
     kernels: Mapping[str, str]
 
 
@@ -70,6 +74,7 @@ def record(facts: ProcessFacts, counts: Snapshot) -> dict[str, Any]:
         "vllm_version": facts.vllm_version,
         "device": facts.device,
         "flags": dict(facts.flags),
+        "flag_routes": dict(facts.flag_routes),
         "kernels": dict(facts.kernels),
         "routes": [{"route": r, "m": m, "hits": n} for (r, m), n in sorted(routes.items())],
         "fallbacks": [

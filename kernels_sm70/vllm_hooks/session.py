@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from kernels_sm70.vllm_hooks.flags import PluginError
+from kernels_sm70.vllm_hooks.flags import FLAGS, PluginError
 from kernels_sm70.vllm_hooks.patching import Patch, PatchSet, Target
 from kernels_sm70.vllm_hooks.route_hits import DIRECTORY_ENV, ProcessFacts, Writer
 
@@ -128,8 +128,14 @@ class Session:
             vllm_version=self.vllm_version,
             device="cpu" if on_cpu else str(torch.cuda.get_device_name(self.device)),
             flags=self.flags,
+            flag_routes=dict(self._flag_routes()),
             kernels=dict(_digests(self.hooks, self.architecture)),
         )
+
+    def _flag_routes(self) -> Iterator[tuple[str, str]]:
+        wanted = [flag.variable for flag in FLAGS if self.flags[flag.variable]]
+        for variable, hook in zip(wanted, self.hooks, strict=True):
+            yield variable, hook.ROUTE
 
     def _reader(self) -> Callable[[], Any]:
         from kernels_sm70 import counters

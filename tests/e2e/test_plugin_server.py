@@ -182,7 +182,7 @@ def arms(
     settings: dict[str, tuple[str, dict[str, str]]] = {
         "stock": ("qwen4exp_cpu", {}),
         "off": (both, dict.fromkeys(FLAGS, "0")),
-        "on": (both, FLAGS | {"VLLM_SM70_CPU_REFERENCE": "1"}),
+        "on": (both, FLAGS | {"KERNELS_SM70_CPU_REFERENCE": "1"}),
     }
     yield {
         name: serve(model, site, folder / name, plugins=plugins, flags=flags)

@@ -29,6 +29,7 @@ FACTS = ProcessFacts(
     vllm_version="0.32.0",
     device="cpu",
     flags={HC: True},
+    flag_routes={HC: "hyper_connection"},
     kernels={"hyper_connection.sm_90": "4" * 64},
 )
 

@@ -439,6 +439,7 @@ def test_warm_up_is_not_counted(
     before = json.loads(session.writer.path.read_text())
     assert (before["routes"], before["fallbacks"], before["rank"]) == ([], [], 3)
     assert before["flags"][HC] is True and before["flags"][GDN] is False
+    assert before["flag_routes"] == {HC: "hyper_connection"}
     assert len(before["kernels"]["hyper_connection.cpu_reference"]) == 64
     residual["layer"].mix(inputs(4)[0])
     session.writer.flush()

@@ -1,0 +1,41 @@
+"""Did the routes that an arm's flags ask for run, in every process that serves it?
+
+A flag that is on proves nothing: the route may be out of contract for every batch. Counts come
+from the plugin's own files (formats/route_hits), which start at zero when warm-up is over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+Record = Mapping[str, Any]
+KERNEL_FLAGS = "VLLM_SM70_"
+
+
+def uncovered(levels_env: Mapping[str, str], records: Sequence[Record]) -> list[str]:
+    """Return what is missing, one sentence each; empty where every asked route ran.
+
+    levels_env: the environment that the arm's levels set. records: the launch's route-hit files.
+    A variable counts as a flag where a record lists it among its `flags`, or, without records,
+    where it has the kernels' prefix: then nothing has reported at all.
+    """
+    asked = {name for name, value in levels_env.items() if value == "1"}
+    known = {name for record in records for name in record["flags"]}
+    if not records:
+        flags = sorted(name for name in asked if name.startswith(KERNEL_FLAGS))
+        return [f"{name}=1 was asked for, but no process reported route hits" for name in flags]
+    return [text for record in records for text in _missing(record, asked & known)]
+
+
+def _missing(record: Record, asked: set[str]) -> Iterator[str]:
+    ran = {row["route"] for row in record["routes"] if row["hits"] > 0}
+    place = f"rank {record['rank']}"
+    for flag in sorted(asked):
+        route = record.get("flag_routes", {}).get(flag)
+        if not record["flags"].get(flag):
+            yield f"{place}: {flag}=1 was asked for, the plugin says it is off"
+        elif route is None:
+            yield f"{place}: {flag} is on, the plugin names no route for it"
+        elif route not in ran:
+            yield f"{place}: {flag} is on, its route {route} never ran"
