@@ -43,7 +43,7 @@ class RunState:
         """Cells that the plan asks for."""
         launches = len({*self.plan["order"]}) * self.plan["replays"]
         modes = sum(len(suite["modes"]) for suite in self.plan["suites"].values())
-        return launches * modes * len(self.plan["concurrency"])
+        return int(launches * modes * len(self.plan["concurrency"]))
 
     @property
     def complete(self) -> bool:
