@@ -17,15 +17,15 @@ def uncovered(levels_env: Mapping[str, str], records: Sequence[Record]) -> list[
     """Return what is missing, one sentence each; empty where every asked route ran.
 
     levels_env: the environment that the arm's levels set. records: the launch's route-hit files.
-    A variable counts as a flag where a record lists it among its `flags`, or, without records,
-    where it has the kernels' prefix: then nothing has reported at all.
+    A variable counts as a flag where it has the kernels' prefix or a record lists it.
     """
     asked = {name for name, value in levels_env.items() if value == "1"}
     known = {name for record in records for name in record["flags"]}
+    flags = {name for name in asked if name in known or name.startswith(KERNEL_FLAGS)}
     if not records:
-        flags = sorted(name for name in asked if name.startswith(KERNEL_FLAGS))
-        return [f"{name}=1 was asked for, but no process reported route hits" for name in flags]
-    return [text for record in records for text in _missing(record, asked & known)]
+        silent = "was asked for, but no process reported route hits"
+        return [f"{name}=1 {silent}" for name in sorted(flags)]
+    return [text for record in records for text in _missing(record, flags)]
 
 
 def _missing(record: Record, asked: set[str]) -> Iterator[str]:
