@@ -1,0 +1,148 @@
+"""Imports go one way. Each unit (a module or package right under `evalharness`) may import these."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+BASE = {"types", "errors", "text", "redact", "__version__"}
+SUITE = {*BASE, "suite", "chat", "strict_json", "sse"}
+ALLOWED: dict[str, set[str]] = {
+    "types": set(),
+    "errors": set(),
+    "text": {"types"},
+    "redact": {"types"},
+    "sse": {"types"},
+    "strict_json": {"types"},
+    "seeds": {"types"},
+    "reply": {"sse", "types"},
+    "stats": set(),
+    "suite": {"types"},
+    "chat": {*BASE, "sse"},
+    "bfcl": SUITE,
+    "schema": SUITE,
+    "gsm8k": SUITE,
+    # Its capture also asks a server; its deltas use the statistics.
+    "nll": {*SUITE, "seeds", "client", "drive", "stats"},
+    "speed": {*SUITE, "stats", "seeds"},
+    "trace": {*BASE, "runs", "store", "sse", "client", "reply", "stats"},
+    "registry": {"bfcl", "schema", "gsm8k", "nll", "speed", "suite", "errors"},
+    "arms": BASE,
+    "store": BASE,
+    "stored_rows": {*BASE, "store"},
+    "client": {*BASE, "reply", "sse"},
+    "drive": BASE,
+    "server": {*BASE, "reply", "store"},
+    "data": BASE,
+    "manifest": {*BASE, "data", "registry", "suite"},
+    "manifest_build": {*BASE, "data", "manifest", "registry", "suite"},
+    "vectors": {*BASE, "registry", "strict_json", "suite"},
+    "scoring": {*BASE, "manifest", "registry", "scoring_cell"},
+    "scoring_cell": {*BASE, "registry", "store", "suite"},
+    "verdicts": {*BASE, "stats"},
+    "plan_table": {"stats"},
+    "runs": {*BASE, "stored_rows"},
+    "pairing": {*BASE, "runs", "stored_rows", "verdicts"},
+    "noninferiority": {*BASE, "pairing", "runs", "verdicts", "speed"},
+    "growing": {*BASE, "noninferiority", "pairing", "runs", "verdicts"},
+    "report": {
+        *BASE, "chat", "nll", "speed", "stats", "trace",
+        "noninferiority", "pairing", "runs", "store", "stored_rows", "verdicts",
+    },
+    "factorial": {
+        *BASE, "arms", "client", "drive", "manifest", "registry", "reply", "seeds", "server",
+        "sse", "store",
+    },
+    "progress": {*BASE, "factorial", "reply"},
+    "watching": {*BASE, "store"},
+    "doctoring": {*BASE, "server"},
+}  # fmt: skip
+# Everything may be wired together here, and nothing imports these.
+TOP = {"cli", "__main__", "__init__"}
+
+
+def imports_of(path: Path) -> Iterator[str]:
+    """Yield every module a file imports, imports inside functions included."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            if node.module in {"evalharness", "kernels_sm70"}:
+                yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            else:
+                yield node.module
+
+
+def unit_of(path: Path) -> str:
+    """Return the unit a source file belongs to."""
+    inner = path.relative_to(ROOT / "evalharness").parts
+    return Path(inner[0]).stem
+
+
+SOURCES = sorted((ROOT / "evalharness").rglob("*.py"))
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_a_unit_imports_only_what_it_may(path: Path) -> None:
+    unit = unit_of(path)
+    for name in imports_of(path):
+        assert not name.startswith("kernels_sm70"), f"{path}: the two packages never meet"
+        if not name.startswith("evalharness.") or unit in TOP:
+            continue
+        target = name.split(".")[1]
+        if target == unit:
+            continue
+        assert unit in ALLOWED, f"{path}: new unit {unit}; say in ALLOWED what it may import"
+        assert target in ALLOWED[unit], f"{path}: {unit} may not import {target}"
+
+
+def test_the_table_has_no_cycle() -> None:
+    done: set[str] = set()
+    while left := set(ALLOWED) - done:
+        free = {unit for unit in left if ALLOWED[unit] - {"__version__"} <= done}
+        assert free, f"cycle among {sorted(left)}"
+        done |= free
+
+
+def test_the_kernels_never_import_the_harness() -> None:
+    for path in (ROOT / "kernels_sm70").rglob("*.py"):
+        for name in imports_of(path):
+            assert name.split(".")[0] != "evalharness", f"{path} imports {name}"
+
+
+def test_only_the_processor_imports_vllm() -> None:
+    importers = {
+        str(path.relative_to(ROOT))
+        for path in SOURCES
+        if any(name.split(".")[0] == "vllm" for name in imports_of(path))
+    }
+    assert importers == {"evalharness/nll/processor.py"}
+    for path in SOURCES:
+        assert "evalharness.nll.processor" not in set(imports_of(path)), path
+
+
+OFFLINE = (
+    "evalharness.scoring",
+    "evalharness.cli.rescore",
+    "evalharness.cli.score",
+    "evalharness.report",
+)
+
+
+@pytest.mark.parametrize("module", OFFLINE)
+def test_what_works_offline_loads_no_client(module: str) -> None:
+    code = (
+        f"import sys, {module}\n"
+        "bad = {'aiohttp', 'vllm', 'torch', 'ray', 'datasets'} & set(sys.modules)\n"
+        "assert not bad, bad"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr
