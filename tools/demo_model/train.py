@@ -152,12 +152,12 @@ def train(model: Any, rows: list[Tokens], options: argparse.Namespace) -> list[d
     optimizer = torch.optim.AdamW(params, lr=options.lr, betas=(0.9, 0.98), weight_decay=0.0)
     rng = Random(options.seed)
     curve: list[dict[str, float]] = []
-    started, seen, step = time.monotonic(), 0, 0
+    started, seen = time.monotonic(), 0
     limit_s = options.minutes * 60
     plan = [b for _ in range(options.epochs) for b in batches(rows, options.batch_tokens, rng)]
-    for index, batch in enumerate(plan):
+    for step, batch in enumerate(plan, start=1):
         elapsed = time.monotonic() - started
-        done = max(elapsed / limit_s, index / len(plan))
+        done = max(elapsed / limit_s, (step - 1) / len(plan))
         if elapsed >= limit_s:
             break
         for group in optimizer.param_groups:
@@ -169,9 +169,13 @@ def train(model: Any, rows: list[Tokens], options: argparse.Namespace) -> list[d
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         seen += tokens
-        step += 1
         if step % 50 == 0 or step == 1:
-            point = {"step": step, "tokens": seen, "loss": round(loss.item(), 4), "seconds": round(elapsed, 1)}
+            point = {
+                "step": step,
+                "tokens": seen,
+                "loss": round(loss.item(), 4),
+                "seconds": round(elapsed, 1),
+            }
             curve.append(point)
             print(point, flush=True)
     return curve
@@ -209,8 +213,12 @@ def write_adapter(made: dict[str, LoraLinear], options: argparse.Namespace, base
 
 def parse() -> argparse.Namespace:
     """Read the command line."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--model", type=Path, required=True, help="base model directory (make_model.py)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument(
+        "--model", type=Path, required=True, help="base model directory (make_model.py)"
+    )
     parser.add_argument("--out", type=Path, required=True, help="folder of the adapter")
     parser.add_argument("--seed", type=int, default=20261129)
     parser.add_argument("--rows", type=int, default=300_000)
@@ -232,7 +240,10 @@ def main() -> None:
     template = Path(__file__).with_name("chat_template.jinja")
     rows, digest = make_tokens(options.model, template, options.seed, options.rows)
     prepared_s = time.monotonic() - started
-    print(f"{len(rows)} rows, {sum(len(ids) for ids, _ in rows)} tokens, {prepared_s:.0f} s", flush=True)
+    print(
+        f"{len(rows)} rows, {sum(len(ids) for ids, _ in rows)} tokens, {prepared_s:.0f} s",
+        flush=True,
+    )
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model = AutoModelForCausalLM.from_pretrained(options.model, dtype=torch.bfloat16).to(device)
     made = add_lora(model, options.rank, options.rank * 2.0)
@@ -240,12 +251,20 @@ def main() -> None:
     base = tensors_sha256(options.model / "model.safetensors")
     write_adapter(made, options, base)
     record = {
-        "seed": options.seed, "rows": options.rows, "kept_rows": len(rows), "epochs": options.epochs,
-        "minutes": options.minutes, "rank": options.rank, "lr": options.lr,
-        "batch_tokens": options.batch_tokens, "data_sha256": digest,
-        "template_sha256": file_sha256(template), "torch": torch.__version__,
+        "seed": options.seed,
+        "rows": options.rows,
+        "kept_rows": len(rows),
+        "epochs": options.epochs,
+        "minutes": options.minutes,
+        "rank": options.rank,
+        "lr": options.lr,
+        "batch_tokens": options.batch_tokens,
+        "data_sha256": digest,
+        "template_sha256": file_sha256(template),
+        "torch": torch.__version__,
         "device": torch.cuda.get_device_name() if device == "cuda" else "cpu",
-        "wall_s": round(time.monotonic() - started, 1), "losses": curve,
+        "wall_s": round(time.monotonic() - started, 1),
+        "losses": curve,
     }
     (options.out / "TRAINING.json").write_text(json.dumps(record, indent=1) + "\n")
 

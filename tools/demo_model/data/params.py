@@ -168,7 +168,7 @@ def flag(rng: Random) -> tuple[Any, str]:
 
 def N(
     names: str, low: float, high: float, unit: str, *, kind: str = "integer", places: int = 1
-) -> Kind:  # noqa: N802
+) -> Kind:
     """A measured quantity named by its noun."""
     noun = tuple(names.split("/"))
     make = integer(int(low), int(high)) if kind == "integer" else decimal(low, high, places)
@@ -198,7 +198,7 @@ def N(
     )
 
 
-def S(names: str, descriptions: str, bank: tuple[str, ...] | Make, mentions: str) -> Kind:  # noqa: N802
+def S(names: str, descriptions: str, bank: tuple[str, ...] | Make, mentions: str) -> Kind:
     """A string parameter."""
     make = pick(bank) if isinstance(bank, tuple) else bank
     return Kind(
@@ -210,7 +210,7 @@ def S(names: str, descriptions: str, bank: tuple[str, ...] | Make, mentions: str
     )
 
 
-def E(names: str, descriptions: str, options: str, mentions: str) -> Kind:  # noqa: N802
+def E(names: str, descriptions: str, options: str, mentions: str) -> Kind:
     """A string parameter with an enumeration."""
     bank = tuple(options.split("/"))
     return Kind(
@@ -223,7 +223,7 @@ def E(names: str, descriptions: str, options: str, mentions: str) -> Kind:  # no
     )
 
 
-def A(names: str, items: str, descriptions: str, make: Make, mentions: str) -> Kind:  # noqa: N802
+def A(names: str, items: str, descriptions: str, make: Make, mentions: str) -> Kind:
     """An array parameter."""
     return Kind(
         tuple(names.split("/")),

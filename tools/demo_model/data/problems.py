@@ -8,8 +8,34 @@ from random import Random
 from tools.demo_model.data import words as w
 
 Problem = tuple[str, str, int]
-THINGS = ("apples", "marbles", "stickers", "pencils", "cookies", "books", "cards", "shells", "coins", "stamps", "eggs", "toys", "oranges", "muffins")
-PLACES = ("market", "library", "school", "garden", "bakery", "farm", "museum", "toy shop", "beach", "park")
+THINGS = (
+    "apples",
+    "marbles",
+    "stickers",
+    "pencils",
+    "cookies",
+    "books",
+    "cards",
+    "shells",
+    "coins",
+    "stamps",
+    "eggs",
+    "toys",
+    "oranges",
+    "muffins",
+)
+PLACES = (
+    "market",
+    "library",
+    "school",
+    "garden",
+    "bakery",
+    "farm",
+    "museum",
+    "toy shop",
+    "beach",
+    "park",
+)
 
 
 def _two(rng: Random) -> tuple[str, str]:
@@ -30,7 +56,12 @@ def add_sub(rng: Random) -> Problem:
 def groups(rng: Random) -> Problem:
     """Boxes times items, and some more."""
     name, _ = _two(rng)
-    thing, boxes, each, extra = rng.choice(THINGS), rng.randint(2, 15), rng.randint(2, 20), rng.randint(1, 30)
+    thing, boxes, each, extra = (
+        rng.choice(THINGS),
+        rng.randint(2, 15),
+        rng.randint(2, 20),
+        rng.randint(1, 30),
+    )
     question = f"{name} buys {boxes} boxes with {each} {thing} in each box, and {extra} more {thing}. How many {thing} does {name} have in total?"
     steps = f"The boxes hold {boxes} * {each} = {boxes * each} {thing}.\nIn total there are {boxes * each} + {extra} = {boxes * each + extra} {thing}."
     return question, steps, boxes * each + extra
@@ -51,7 +82,12 @@ def cost(rng: Random) -> Problem:
 def share(rng: Random) -> Problem:
     """Equal shares after some are eaten."""
     name, _ = _two(rng)
-    thing, people, each, gone = rng.choice(THINGS), rng.randint(2, 9), rng.randint(2, 15), rng.randint(1, 20)
+    thing, people, each, gone = (
+        rng.choice(THINGS),
+        rng.randint(2, 9),
+        rng.randint(2, 15),
+        rng.randint(1, 20),
+    )
     total = people * each + gone
     question = f"{name} has {total} {thing}. {gone} of them are lost, and the rest are shared equally among {people} friends. How many {thing} does each friend get?"
     steps = f"There are {total} - {gone} = {people * each} {thing} left.\nEach friend gets {people * each} / {people} = {each} {thing}."
@@ -62,7 +98,15 @@ def rate(rng: Random) -> Problem:
     """Work per day over days and weeks."""
     name, _ = _two(rng)
     per, days, weeks = rng.randint(2, 15), rng.randint(2, 7), rng.randint(2, 9)
-    verb = rng.choice(("reads {n} pages", "runs {n} miles", "earns {n} dollars", "plants {n} trees", "writes {n} lines"))
+    verb = rng.choice(
+        (
+            "reads {n} pages",
+            "runs {n} miles",
+            "earns {n} dollars",
+            "plants {n} trees",
+            "writes {n} lines",
+        )
+    )
     unit = verb.split()[-1]
     question = f"{name} {verb.format(n=per)} a day on {days} days of each week. How many {unit} is that in {weeks} weeks?"
     steps = f"In one week that is {per} * {days} = {per * days} {unit}.\nIn {weeks} weeks it is {per * days} * {weeks} = {per * days * weeks} {unit}."
@@ -90,7 +134,15 @@ def half(rng: Random) -> Problem:
     return question, steps, each * price
 
 
-TEMPLATES: tuple[Callable[[Random], Problem], ...] = (add_sub, groups, cost, share, rate, times, half)
+TEMPLATES: tuple[Callable[[Random], Problem], ...] = (
+    add_sub,
+    groups,
+    cost,
+    share,
+    rate,
+    times,
+    half,
+)
 
 
 def problem(rng: Random) -> tuple[str, str]:

@@ -12,20 +12,67 @@ from tools.demo_model.data.kinds import COMMON, KINDS
 from tools.demo_model.data.params import Kind
 
 VERBS: tuple[tuple[str, tuple[str, ...]], ...] = (
-    ("get", ("Get the {o}", "What is the {o}", "Can you get me the {o}", "I need the {o}", "Give me the {o}", "Retrieve the {o}")),
-    ("find", ("Find the {o}", "Find me a {o}", "Look up the {o}", "Could you find the {o}", "I am looking for a {o}", "Help me find the {o}")),
-    ("calculate", ("Calculate the {o}", "What is the {o}", "Compute the {o}", "Can you calculate the {o}", "Determine the {o}", "How much is the {o}", "I want to know the {o}")),
-    ("search", ("Search for a {o}", "Search the {o}", "Find a {o}", "Show me a {o}", "Is there a {o}")),
+    (
+        "get",
+        (
+            "Get the {o}",
+            "What is the {o}",
+            "Can you get me the {o}",
+            "I need the {o}",
+            "Give me the {o}",
+            "Retrieve the {o}",
+        ),
+    ),
+    (
+        "find",
+        (
+            "Find the {o}",
+            "Find me a {o}",
+            "Look up the {o}",
+            "Could you find the {o}",
+            "I am looking for a {o}",
+            "Help me find the {o}",
+        ),
+    ),
+    (
+        "calculate",
+        (
+            "Calculate the {o}",
+            "What is the {o}",
+            "Compute the {o}",
+            "Can you calculate the {o}",
+            "Determine the {o}",
+            "How much is the {o}",
+            "I want to know the {o}",
+        ),
+    ),
+    (
+        "search",
+        ("Search for a {o}", "Search the {o}", "Find a {o}", "Show me a {o}", "Is there a {o}"),
+    ),
     ("fetch", ("Fetch the {o}", "Tell me the {o}", "What's the {o}", "Show the {o}")),
     ("check", ("Check the {o}", "Can you check the {o}", "Verify the {o}", "Please check the {o}")),
-    ("predict", ("Predict the {o}", "Estimate the {o}", "What will the {o} be", "Forecast the {o}")),
+    (
+        "predict",
+        ("Predict the {o}", "Estimate the {o}", "What will the {o} be", "Forecast the {o}"),
+    ),
     ("book", ("Book a {o}", "Reserve a {o}", "I want to book a {o}", "Please arrange a {o}")),
     ("create", ("Create a {o}", "Add a new {o}", "Make a {o}", "Set up a {o}")),
     ("compare", ("Compare the {o}", "How does the {o} compare", "Give me a comparison of the {o}")),
-    ("analyze", ("Analyze the {o}", "Give me an analysis of the {o}", "What can you say of the {o}")),
+    (
+        "analyze",
+        ("Analyze the {o}", "Give me an analysis of the {o}", "What can you say of the {o}"),
+    ),
     ("update", ("Update the {o}", "Change the {o}", "Please update the {o}")),
 )
-DESCRIPTIONS = ("{V} the {o}.", "{V} {o} for the given input.", "{V} the {o} based on the given parameters.", "Tool to {v} the {o}.", "This function will {v} the {o}.", "{V}s {o}.")
+DESCRIPTIONS = (
+    "{V} the {o}.",
+    "{V} {o} for the given input.",
+    "{V} the {o} based on the given parameters.",
+    "Tool to {v} the {o}.",
+    "This function will {v} the {o}.",
+    "{V}s {o}.",
+)
 # What the function-calling suite's requests add to every description.
 HINT = " Note that the provided function is in Python 3 syntax."
 REFUSALS = (
@@ -117,11 +164,19 @@ def ask(rng: Random, function: Function, *, skip_lead: bool = False) -> tuple[st
         value, words = kind.make(rng)
         arguments[name] = value
         said.append(rng.choice(kind.mentions).replace("{v}", words))
-    ordered = {key: arguments[key] for key in function.document["parameters"]["properties"] if key in arguments}
+    ordered = {
+        key: arguments[key]
+        for key in function.document["parameters"]["properties"]
+        if key in arguments
+    }
     lead = rng.choice(VERBS[function.verb][1]).format(o=function.noun)
     body = ""
     for index, part in enumerate(said):
-        glue = " " if index == 0 else (rng.choice(GLUE) if index < len(said) - 1 else rng.choice((" ", " and ", ", ")))
+        glue = (
+            " "
+            if index == 0
+            else (rng.choice(GLUE) if index < len(said) - 1 else rng.choice((" ", " and ", ", ")))
+        )
         body += glue + part
     sentence = body.strip() if skip_lead else lead + body
     if not skip_lead and rng.random() < 0.12:
@@ -153,7 +208,10 @@ def _row(functions: list[Function], rng: Random, question: str, answer: str) -> 
     rng.shuffle(shown)
     return {
         "tools": [{"type": "function", "function": f.document} for f in shown],
-        "messages": [{"role": "user", "content": question}, {"role": "assistant", "content": answer}],
+        "messages": [
+            {"role": "user", "content": question},
+            {"role": "assistant", "content": answer},
+        ],
     }
 
 
@@ -163,8 +221,20 @@ def single(rng: Random, *, distractors: int) -> dict[str, Any]:
     question, arguments = ask(rng, function)
     if rng.random() < 0.12:
         name = rng.choice(w.FIRST)
-        question = rng.choice((f"Hi, I'm {name}. {question}", f"{question} Thanks!", f"{name} wants to know: {question}", f"Please help. {question}"))
-    return _row([function, *_others(rng, function, distractors)], rng, question, call_text(function.name, arguments))
+        question = rng.choice(
+            (
+                f"Hi, I'm {name}. {question}",
+                f"{question} Thanks!",
+                f"{name} wants to know: {question}",
+                f"Please help. {question}",
+            )
+        )
+    return _row(
+        [function, *_others(rng, function, distractors)],
+        rng,
+        question,
+        call_text(function.name, arguments),
+    )
 
 
 def parallel(rng: Random) -> dict[str, Any]:
@@ -178,7 +248,9 @@ def parallel(rng: Random) -> dict[str, Any]:
         calls = [arguments for _, arguments in asked]
     else:
         question, base = ask(rng, function)
-        name, kind = rng.choice([item for item in (*function.required, *function.optional) if item[0] in base])
+        name, kind = rng.choice(
+            [item for item in (*function.required, *function.optional) if item[0] in base]
+        )
         made = [kind.make(rng) for _ in range(count)]
         said = ", ".join(text for _, text in made[:-1]) + " and " + made[-1][1]
         plain = {k: v for k, v in base.items() if k != name}
@@ -188,9 +260,13 @@ def parallel(rng: Random) -> dict[str, Any]:
         for key in list(plain):
             value, words = {**fixed, **dict(function.optional)}[key].make(rng)
             plain[key] = value
-            rest.append(rng.choice({**fixed, **dict(function.optional)}[key].mentions).replace("{v}", words))
+            rest.append(
+                rng.choice({**fixed, **dict(function.optional)}[key].mentions).replace("{v}", words)
+            )
         mention = rng.choice(kind.mentions).replace("{v}", said)
-        question = " ".join([lead, mention, *rest]) + rng.choice(("?", ".", " separately.", " for each."))
+        question = " ".join([lead, mention, *rest]) + rng.choice(
+            ("?", ".", " separately.", " for each.")
+        )
         order = list(function.document["parameters"]["properties"])
         calls = []
         for value, _ in made:
@@ -206,7 +282,9 @@ def parallel_multiple(rng: Random) -> dict[str, Any]:
     first = invent(rng)
     functions = [first, *_others(rng, first, rng.choice((1, 1, 2)))]
     asked = [(function, *ask(rng, function)) for function in functions]
-    question = rng.choice((" Also, ", " Then ", " And ", " After that, ")).join(text for _, text, _ in asked)
+    question = rng.choice((" Also, ", " Then ", " And ", " After that, ")).join(
+        text for _, text, _ in asked
+    )
     answer = "\n".join(call_text(function.name, arguments) for function, _, arguments in asked)
     extra = _others(rng, first, 1) if rng.random() < 0.4 else []
     extra = [f for f in extra if f.name not in {g.name for g in functions}]
