@@ -49,16 +49,17 @@ KS_DEVICE long long token_offset(const Args& args, const int* list, int token) {
   return page / per_page * args.page_stride + ((page % per_page) * 4 + (token & 3)) * args.token_stride;
 }
 
-// Scores of 32 tokens x 8 heads (6 used) into `stage`, [token][8].
+// Scores of 32 tokens x 8 heads (6 used) into `stage`, [token][8]. Lane t holds token t's offset, or -1 past the end.
 template <class S>
-KS_DEVICE void score_tokens(const Args& args, const int* list, int token0, int tokens, float* stage) {
+KS_DEVICE void score_tokens(const Args& args, long long offset, float* stage) {
   const int row = static_cast<int>(blockIdx.y), head = fragment_row();
   const Payload* query = head < kHeads ? args.q + row * args.q_row_stride + head * args.q_head_stride : nullptr;
 #pragma unroll 1
   for (int t = 0; t < 2; ++t) {
-    const int low_token = token0 + 16 * t + fragment_row(), high_token = low_token + 8;
-    const Payload* low = low_token < tokens ? args.k + token_offset(args, list, low_token) : nullptr;
-    const Payload* high = high_token < tokens ? args.k + token_offset(args, list, high_token) : nullptr;
+    const long long low_at = __shfl_sync(0xffffffffu, offset, 16 * t + fragment_row());
+    const long long high_at = __shfl_sync(0xffffffffu, offset, 16 * t + fragment_row() + 8);
+    const Payload* low = low_at < 0 ? nullptr : args.k + low_at;
+    const Payload* high = high_at < 0 ? nullptr : args.k + high_at;
     Accumulator acc;
     clear(acc);
 #pragma unroll
@@ -104,7 +105,8 @@ KS_DEVICE void split_body(const Args& args) {
     for (int i = 0; i < 8; ++i) acc[h][i] = 0.0f;
   }
   if (token0 < tokens) {
-    score_tokens<S>(args, list, token0, tokens, stage);
+    const long long offset = token0 + lane < tokens ? token_offset(args, list, token0 + lane) : -1;
+    score_tokens<S>(args, offset, stage);
     __syncwarp();
 #pragma unroll
     for (int h = 0; h < kHeads; ++h) {
@@ -116,10 +118,10 @@ KS_DEVICE void split_body(const Args& args) {
     }
     __syncwarp();
     const int live = min(kWarpTokens, tokens - token0);
-#pragma unroll 4
+#pragma unroll 8
     for (int t = 0; t < live; ++t) {
       float value[8];
-      unpack8<S>(load16(args.v + token_offset(args, list, token0 + t) + 8 * lane), value);
+      unpack8<S>(load16(args.v + __shfl_sync(0xffffffffu, offset, t) + 8 * lane), value);
 #pragma unroll
       for (int h = 0; h < kHeads; ++h) {
         const float p = stage[t * 8 + h];

@@ -131,42 +131,84 @@ KS_DEVICE void score_unit(const Args& args, int request, int unit, int live, con
 // ---- schedules: which units a warp takes ----------------------------------------------------------------------------
 // Live: units of all requests form one list; warp w of W takes its w-th W-th, contiguously. Blocks beyond the list
 // leave at once. Any context length is covered by a grid that depends only on the number of multiprocessors.
+// Up to 32 requests, lane r of every warp holds request r's part of the list, without shared memory or a barrier.
+KS_DEVICE int units_of(int live) { return (live + kKeys - 1) / kKeys; }
+
+KS_DEVICE int inclusive_sum(int value, int lane) {
+#pragma unroll
+  for (int offset = 1; offset < 32; offset <<= 1) {
+    const int other = __shfl_up_sync(0xffffffffu, value, offset);
+    if (lane >= offset) value += other;
+  }
+  return value;
+}
+
+struct Share {
+  int first, last;  // units of the whole list
+};
+KS_DEVICE Share share_of(int total, int warp) {
+  const long long workers = static_cast<long long>(gridDim.x) * kWarps;
+  const long long worker = static_cast<long long>(blockIdx.x) * kWarps + warp;
+  Share share;
+  share.first = static_cast<int>(total * worker / workers);
+  share.last = static_cast<int>(total * (worker + 1) / workers);
+  return share;
+}
+
 template <class S>
-KS_DEVICE void live_body(const Args& args) {
-  KS_SHARED(float, stages, kWarps * kKeys * kStagePitch);
-  KS_SHARED(int, ends, kMaxRequests);  // running total of units after each request
+KS_DEVICE void few_requests(const Args& args, float* stage) {
+  const int lane = lane_id();
+  const int live = lane < args.requests ? live_keys(args, lane) : 0;
+  const int end = inclusive_sum(units_of(live), lane);
+  const Share share = share_of(__shfl_sync(0xffffffffu, end, 31), static_cast<int>(threadIdx.x >> 5));
+  int unit = share.first;
+  while (unit < share.last) {
+    const int request = __popc(__ballot_sync(0xffffffffu, end <= unit));
+    const int before = __shfl_sync(0xffffffffu, end, request == 0 ? 0 : request - 1);
+    const int start = request == 0 ? 0 : before;
+    const int stop = min(share.last, __shfl_sync(0xffffffffu, end, request));
+    const int keys = __shfl_sync(0xffffffffu, live, request);
+    const Query query = load_query(args, request, 0);
+    for (; unit < stop; ++unit) score_unit<S>(args, request, unit - start, keys, query, stage);
+  }
+}
+
+template <class S>
+KS_DEVICE void many_requests(const Args& args, float* stage, int* ends) {
   const int warp = static_cast<int>(threadIdx.x >> 5), lane = lane_id();
-  wait_for_predecessor();
-  release_successor();
-  count_route(args.hits, args.requests * args.rows_per_request);
   if (warp == 0) {
     int base = 0;
     for (int r0 = 0; r0 < args.requests; r0 += 32) {
       const int request = r0 + lane;
-      int sum = request < args.requests ? (live_keys(args, request) + kKeys - 1) / kKeys : 0;
-#pragma unroll
-      for (int offset = 1; offset < 32; offset <<= 1) {
-        const int other = __shfl_up_sync(0xffffffffu, sum, offset);
-        if (lane >= offset) sum += other;
-      }
+      const int sum = inclusive_sum(request < args.requests ? units_of(live_keys(args, request)) : 0, lane);
       if (request < args.requests) ends[request] = base + sum;
       base += __shfl_sync(0xffffffffu, sum, 31);
     }
   }
   __syncthreads();
-  const long long total = ends[args.requests - 1];
-  const long long workers = static_cast<long long>(gridDim.x) * kWarps;
-  const long long worker = static_cast<long long>(blockIdx.x) * kWarps + warp;
-  int unit = static_cast<int>(total * worker / workers);
-  const int end = static_cast<int>(total * (worker + 1) / workers);
-  int request = 0;
-  while (unit < end) {
+  const Share share = share_of(ends[args.requests - 1], warp);
+  int unit = share.first, request = 0;
+  while (unit < share.last) {
     while (ends[request] <= unit) ++request;
     const int start = request == 0 ? 0 : ends[request - 1];
-    const int stop = min(end, ends[request]), live = live_keys(args, request);
+    const int stop = min(share.last, ends[request]), keys = live_keys(args, request);
     const Query query = load_query(args, request, 0);
-    for (; unit < stop; ++unit)
-      score_unit<S>(args, request, unit - start, live, query, stages + warp * kKeys * kStagePitch);
+    for (; unit < stop; ++unit) score_unit<S>(args, request, unit - start, keys, query, stage);
+  }
+}
+
+template <class S>
+KS_DEVICE void live_body(const Args& args) {
+  KS_SHARED(float, stages, kWarps * kKeys * kStagePitch);
+  KS_SHARED(int, ends, kMaxRequests);  // running total of units after each request
+  wait_for_predecessor();
+  release_successor();
+  count_route(args.hits, args.requests * args.rows_per_request);
+  float* const stage = stages + (threadIdx.x >> 5) * kKeys * kStagePitch;
+  if (args.requests <= 32) {
+    few_requests<S>(args, stage);
+  } else {
+    many_requests<S>(args, stage, ends);
   }
 }
 
@@ -177,7 +219,7 @@ KS_DEVICE void stride_body(const Args& args) {
   const int warp = static_cast<int>(threadIdx.x >> 5), request = static_cast<int>(blockIdx.y);
   wait_for_predecessor();
   release_successor();
-  const int live = live_keys(args, request), units = (live + kKeys - 1) / kKeys;
+  const int live = live_keys(args, request), units = units_of(live);
   const int step = static_cast<int>(gridDim.x) * kWarps;
   int unit = static_cast<int>(blockIdx.x) * kWarps + warp;
   if (unit >= units) return;
@@ -193,7 +235,7 @@ KS_DEVICE void capacity_body(const Args& args) {
   const int warp = static_cast<int>(threadIdx.x >> 5), request = static_cast<int>(blockIdx.y);
   wait_for_predecessor();
   release_successor();
-  const int live = live_keys(args, request), units = (live + kKeys - 1) / kKeys;
+  const int live = live_keys(args, request), units = units_of(live);
   const int first = (static_cast<int>(blockIdx.x) * kWarps + warp) * args.group;
   if (first >= units) return;
   const Query query = load_query(args, request, 0);

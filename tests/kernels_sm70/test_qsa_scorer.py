@@ -87,6 +87,14 @@ def test_any_grid_covers_any_context(blocks: int) -> None:
     assert error(emulated(inputs, blocks=blocks), inputs) <= BOUND
 
 
+@pytest.mark.parametrize("requests", [31, 32, 33, 70])
+def test_more_requests_than_lanes(requests: int) -> None:
+    contexts = [(97 * i) % 300 for i in range(requests)]
+    inputs = synthetic.inputs(contexts, torch.float16, page_keys=16)
+    assert error(emulated(inputs, blocks=5), inputs) <= BOUND
+    assert error(emulated(inputs, order=emulate.SHUFFLED), inputs) <= BOUND
+
+
 def test_the_live_grid_does_not_grow_with_the_capacity() -> None:
     inputs = synthetic.inputs([300] * 4, torch.float16, capacity=262144)
     resident = launch.BLOCKS_PER_MULTIPROCESSOR * 132
@@ -167,8 +175,8 @@ MUTATIONS = {
     ),
     "high keys one late": ("key0 + fragment_row() + 8, live", "key0 + fragment_row() + 9, live"),
     "last unit forgotten": (
-        "(live_keys(args, request) + kKeys - 1) / kKeys : 0",
-        "live_keys(args, request) / kKeys : 0",
+        "return (live + kKeys - 1) / kKeys;",
+        "return live / kKeys;",
     ),
     "the first row's visibility for all": ("key < args.visible[row]", "key < args.visible[0]"),
     "page offset as page": ("key / args.page_keys]", "key % args.page_keys]"),
