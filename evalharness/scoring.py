@@ -7,19 +7,16 @@ other versions and never over them. The same responses always give the same byte
 from __future__ import annotations
 
 import json
-import multiprocessing
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 
 from evalharness.errors import ScoreError
-from evalharness.manifest import Entry, frozen_cases, frozen_manifest
+from evalharness.manifest import Entry, frozen_manifest
 from evalharness.registry import suite_named
-from evalharness.scoring_cell import CellJob, CellResult, Change, cell_fault, score_cell
-from evalharness.types import Case
+from evalharness.scoring_cell import CellJob, CellResult, Change, cell_fault, run_cases, score_cell
+from evalharness.scoring_worker import score_in_processes
 
 # Below this many bytes of responses, starting worker processes costs more than it saves.
 PARALLEL_BYTES = 48_000_000
@@ -168,25 +165,12 @@ def _run_jobs(
     workers = min(MAX_WORKERS, len(os.sched_getaffinity(0)), len(jobs))
     if workers < 2 or size < PARALLEL_BYTES:
         for job in jobs:
-            yield score_cell(job, _cases(run_dir, job.entry), notify)
+            yield score_cell(job, run_cases(run_dir, job.entry), notify)
         return
-    context = multiprocessing.get_context("spawn")  # the caller may have threads
-    with ProcessPoolExecutor(workers, mp_context=context) as pool:
-        for result, changes in pool.map(_in_worker, [(run_dir, job) for job in jobs]):
-            for change in changes:
-                notify(change)
-            yield result
-
-
-def _in_worker(task: tuple[Path, CellJob]) -> tuple[CellResult, list[Change]]:
-    run_dir, job = task
-    changes: list[Change] = []
-    return score_cell(job, _cases(run_dir, job.entry), changes.append), changes
-
-
-@lru_cache(maxsize=16)
-def _cases(run_dir: Path, entry: str) -> Mapping[str, Case]:
-    return frozen_cases(run_dir, frozen_manifest(run_dir).entries[entry])
+    for result, changes in score_in_processes(run_dir, jobs, workers):
+        for change in changes:
+            notify(change)
+        yield result
 
 
 def _ignore(_change: Change) -> None:

@@ -11,10 +11,12 @@ import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
 from evalharness.errors import StoreError
+from evalharness.manifest import frozen_cases, frozen_manifest
 from evalharness.registry import suite_named
 from evalharness.store.lines import StoredResponse, decode_line
 from evalharness.suite import Suite
@@ -251,6 +253,12 @@ def _first_difference(old: Path, new: Path) -> int | None:
                 return number
             if not left:
                 return None
+
+
+@lru_cache(maxsize=16)
+def run_cases(run_dir: Path, entry: str) -> Mapping[str, Case]:
+    """Return {case id: case} of one entry, from the run's own copy. Raises ManifestError."""
+    return frozen_cases(run_dir, frozen_manifest(run_dir).entries[entry])
 
 
 def cell_fault(path: Path, error: Exception) -> StoreError:

@@ -9,14 +9,12 @@ import os
 import select
 import signal
 import subprocess
-import sys
 import threading
 import time
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import evalharness
+from evalharness.child import module_command
 from evalharness.errors import ScoreError
 
 CPU_LIMIT_S = 5.0
@@ -71,13 +69,9 @@ class JudgeProcess:
     def _start(self) -> None:
         if self._process is not None:
             return
-        root = str(Path(evalharness.__file__).parent.parent)
-        paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+        argv, env = module_command("evalharness.schema.worker")
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-W", "ignore", "-m", "evalharness.schema.worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env
         )
         self._pending = b""
         hello = self._line(self._wall_limit_s)
