@@ -148,7 +148,7 @@ judge)
     pack
     ;;
 *)
-    sed -n '2,19p' "$0"
+    sed -n '/^#!/d; /^#/!q; p' "$0"
     exit 2
     ;;
 esac

@@ -143,6 +143,24 @@ def test_flags_off_leave_vllm_untouched(monkeypatch: pytest.MonkeyPatch) -> None
     assert plugin.active_session() is None
 
 
+def test_the_hooks_of_a_gpu_are_in_this_vllm() -> None:
+    """Applied and put back, on the CPU: what a GPU would have replaced, with its signatures."""
+    from kernels_sm70.vllm_hooks.session import Session
+
+    hooks = tuple(importlib.import_module(f"kernels_sm70.vllm_hooks.{flag.hook}") for flag in FLAGS)
+    flags = {flag.variable: True for flag in FLAGS}
+    session = Session(flags, hooks, "0.32.0", "sm_90", "0.1.0")
+    layer = importlib.import_module(TARGETS[2][0]).QwenGatedDeltaNetAttention
+    before = vars(layer)["forward_cuda"]
+    session.patch_set.apply()
+    try:
+        assert vars(layer)["forward_cuda"] is not before
+        session.patch_set.check_intact()
+    finally:
+        session.patch_set.undo()
+    assert vars(layer)["forward_cuda"] is before
+
+
 def test_a_flag_on_the_cpu_is_refused_without_leave(monkeypatch: pytest.MonkeyPatch) -> None:
     before = held()
     monkeypatch.setenv(GDN, "1")
