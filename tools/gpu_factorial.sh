@@ -118,7 +118,8 @@ judge() {
     say "noninferiority ended with $code (0 admitted, 10 undecided, 11 harm, 12 incomplete)"
 }
 
-# At most four files, two folders deep: the report and what proves it; the whole run beside them.
+# Few small files, two folders deep: the report and what proves it; the whole run in parts beside
+# them (cat run.tar.xz.* | tar -xJ).
 pack() {
     local small=$work/pack
     rm -rf "$small"
@@ -127,7 +128,9 @@ pack() {
         -o -name index.html -o -path '*route_hits*' \) -type f -exec cp --parents {} "$small" \;)
     nvidia-smi --query-gpu=name,driver_version --format=csv >"$small/gpu.csv" 2>/dev/null || true
     tar -C "$small" -czf "$out/sm70/results.tar.gz" .
-    tar -C "$work" --exclude=lock -cf - "$(basename "$run")" | xz -T0 -3 >"$out/sm70/run.tar.xz"
+    rm -f "$out"/sm70/run.tar.xz.*
+    tar -C "$work" --exclude=lock -cf - "$(basename "$run")" | xz -T0 -3 |
+        split -b 15M - "$out/sm70/run.tar.xz."
     for file in report.json report.md; do
         [ ! -e "$run/report/$file" ] || cp "$run/report/$file" "$out/sm70/"
     done
