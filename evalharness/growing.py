@@ -11,7 +11,14 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
-from evalharness.noninferiority import Asked, changes, comparable, plan_facts, refuse_differences
+from evalharness.noninferiority import (
+    Asked,
+    changes,
+    comparable,
+    plan_facts,
+    refuse_differences,
+    refuse_unknown,
+)
 from evalharness.pairing import outcome_tables
 from evalharness.runs import Run
 from evalharness.verdicts import judge_growing
@@ -44,6 +51,7 @@ def _without_cases(run: Run) -> dict[str, Any]:
 def growing_document(runs: Sequence[Run], asked: Asked) -> dict[str, Any]:
     """Return the always-valid verdicts (formats/growing.schema.json). Raises PlanError."""
     same_question(runs)
+    refuse_unknown(runs[0], asked)
     ordered = sorted(runs, key=lambda run: (run.plan["created_utc"], run.sha256))
     # replays and files are each run's own matter; the question is common to all
     changed = dict.fromkeys(change for run in ordered for change in changes([run], asked))

@@ -52,9 +52,25 @@ class Judgement:
 def judge_runs(runs: Sequence[Run], asked: Asked) -> Judgement:
     """Judge every arm of the runs. Raises PlanError where the runs ask different questions."""
     same_plan(runs)
+    refuse_unknown(runs[0], asked)
     plan = plan_facts(runs, asked, tuple(changes(runs, asked)))
     tables, nll = tuple(outcome_tables(runs)), tuple(nll_tables(runs))
     return Judgement(plan, judge(plan, tables, nll), tables, nll)
+
+
+def refuse_unknown(run: Run, asked: Asked) -> None:
+    """Raise PlanError where a margin or scorer is asked for a suite that the run does not have."""
+    names: set[str] = set()
+    for nll in (False, True):
+        for entry, mode in suite_modes(run.plan, nll=nll):
+            suite = run.plan["suites"][entry]["suite"]
+            names |= {entry, f"{entry}.{mode}", suite, f"{suite}.{mode}"}
+    unknown = sorted((set(asked.margins) | set(asked.scorers)) - names)
+    if unknown:
+        raise PlanError(
+            f"{run.path} has no suite {', '.join(unknown)}; expected one of "
+            f"{', '.join(sorted(names))}"
+        )
 
 
 def same_plan(runs: Sequence[Run]) -> None:
