@@ -38,6 +38,10 @@ def main() -> int:
         sys.stderr.write(f"demo: expected the model at {expected} ({ARMS} names it): make model\n")
         return 2
     began_s = time.time()
+    fetch = [sys.executable, "-m", "evalharness", "data", "fetch", "bfcl"]
+    fetched = subprocess.run(fetch, cwd=ROOT, check=False).returncode
+    if fetched != 0:
+        return fetched
     command = [sys.executable, "-m", "evalharness", "factorial"]
     command += ["--arms", str(ARMS), "--manifest", str(MANIFEST), "--out", str(args.out)]
     command += ["--concurrency", CONCURRENCY, "--seed", SEED]
