@@ -190,7 +190,8 @@ def score_vector(row: Mapping[str, Any], scorer: str) -> dict[str, Any]:
 def _vector_item(row: Mapping[str, Any]) -> tuple[Item, list[tuple[Any, Any]]]:
     category = _field(row, "category", str)
     functions = _field(row, "functions", list)
-    calls = _field(row, "calls", list)
+    # A row with the reply's text alone is a reply that made no call.
+    calls = [] if row.get("calls") is None and "content" in row else _field(row, "calls", list)
     needs_gold = "relevance" not in category
     golds = _field(row, "gold", list) if needs_gold else None
     for call in calls:
