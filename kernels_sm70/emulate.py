@@ -53,11 +53,12 @@ class EmulationError(RuntimeError):
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """Grid in blocks, dynamic shared memory in bytes, and the order blocks and threads run in."""
+    """Grid in blocks, dynamic shared memory in bytes, the order of threads, blocks per cluster."""
 
     grid: tuple[int, int, int]
     dynamic_shared_bytes: int = 0
     order: int = FORWARD
+    cluster: int = 1
 
 
 @cache
@@ -114,6 +115,7 @@ def run(lib: ctypes.CDLL, entry: str, args: ctypes.Structure, *, launch: Launch)
         ctypes.byref(args),
         grid,
         ctypes.c_uint(launch.dynamic_shared_bytes),
+        ctypes.c_uint(launch.cluster),
         ctypes.c_int(launch.order),
     )
     if status:

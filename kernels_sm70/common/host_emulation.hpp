@@ -19,11 +19,11 @@
 #define KS_DEVICE inline
 #define KS_SHARED(type, name, count)                     \
   static ::emu::SharedArray<type, (count)> name##_array; \
-  type(&name)[(count)] = name##_array.elements
-#define KS_DYNAMIC_SHARED(type, name) type* const name = reinterpret_cast<type*>(::emu::dynamic_shared.data())
+  type(&name)[(count)] = name##_array.elements[::emu::cluster_rank()]
+#define KS_DYNAMIC_SHARED(type, name) type* const name = reinterpret_cast<type*>(::emu::dynamic_shared_of_block())
 #define KS_ENTRY(name, threads, ArgsType, ...)                                                                   \
-  extern "C" __attribute__((visibility("default"))) int name##_emulated(const ArgsType* args, const unsigned* grid, unsigned shared_bytes, int order) { \
-    return ::emu::launch([args] { __VA_ARGS__(*args); }, grid, (threads), shared_bytes, order);                  \
+  extern "C" __attribute__((visibility("default"))) int name##_emulated(const ArgsType* args, const unsigned* grid, unsigned shared_bytes, unsigned cluster, int order) { \
+    return ::emu::launch([args] { __VA_ARGS__(*args); }, grid, (threads), shared_bytes, cluster, order);                  \
   }                                                                                                              \
   extern "C" __attribute__((visibility("default"))) unsigned name##_args_bytes() { return static_cast<unsigned>(sizeof(ArgsType)); }
 
@@ -53,18 +53,22 @@ inline unsigned short fp16_from_float(float value) {
   return bit_cast<unsigned short>(static_cast<_Float16>(value));
 }
 
+constexpr unsigned kClusterMax = 8;
 struct Region {
-  void* start;
-  size_t bytes;
+  char* start;
+  size_t bytes;  // of one block; the blocks of a cluster lie side by side
 };
 inline std::vector<Region> shared_regions;
 inline std::vector<unsigned char> dynamic_shared;
+inline unsigned dynamic_shared_bytes = 0;
+unsigned cluster_rank();
+inline unsigned char* dynamic_shared_of_block() { return dynamic_shared.data() + cluster_rank() * dynamic_shared_bytes; }
 template <class T, size_t kCount>
 struct SharedArray {
-  alignas(16) T elements[kCount];
+  alignas(16) T elements[kClusterMax][kCount];
   SharedArray() {
     std::memset(static_cast<void*>(elements), 0xff, sizeof elements);
-    shared_regions.push_back({elements, sizeof elements});
+    shared_regions.push_back({reinterpret_cast<char*>(elements), sizeof elements[0]});
   }
 };
 
@@ -86,22 +90,24 @@ struct Fiber {
   ucontext_t context;
   jmp_buf resume;
   std::unique_ptr<char[]> stack;
-  bool started = false, done = false, at_block_barrier = false, at_warp_barrier = false;
+  bool started = false, done = false, at_block_barrier = false, at_warp_barrier = false, spinning = false;
   unsigned warp_generation = 0;
 };
 
-struct Block {
+// The blocks of one cluster (one block without clusters): fiber index = rank * threads + thread.
+struct Cluster {
   std::vector<Fiber> fibers;
   std::vector<WarpState> warps;
   jmp_buf scheduler;
-  ucontext_t scheduler_context;
-  unsigned current = 0, arrived = 0;
+  unsigned current = 0, threads = 0, ranks = 1, cluster_arrived = 0;
+  unsigned arrived[kClusterMax];
   void (*run)(void*) = nullptr;
   void* body = nullptr;
 };
 
-inline Block block;
+inline Cluster block;
 inline Index thread_index, block_index, block_dim, grid_dim;
+inline unsigned cluster_rank() { return block.current / block.threads; }
 
 inline void yield() {
   Fiber& fiber = block.fibers[block.current];
@@ -122,7 +128,7 @@ inline void finish_copies() {
 
 inline void block_barrier() {
   block.fibers[block.current].at_block_barrier = true;
-  ++block.arrived;
+  ++block.arrived[cluster_rank()];
   yield();
 }
 
@@ -173,7 +179,8 @@ inline void step(unsigned index) {
   Fiber& fiber = block.fibers[index];
   fiber.at_warp_barrier = false;
   block.current = index;
-  thread_index.x = index;
+  thread_index.x = index % block.threads;
+  block_index.x = block_index.x / block.ranks * block.ranks + index / block.threads;
   if (_setjmp(block.scheduler)) return;
   if (fiber.started) _longjmp(fiber.resume, 1);
   fiber.started = true;
@@ -197,57 +204,101 @@ inline std::vector<unsigned> ordering(unsigned count, int order, unsigned seed) 
   return out;
 }
 
-// 0: done; 1: some threads left the kernel while others wait at a barrier, or lanes of a warp never met.
-inline int run_block(unsigned threads, int order, unsigned seed) {
-  for (const Region& region : shared_regions) std::memset(region.start, 0xff, region.bytes);
+inline void poison_shared() {
+  for (const Region& region : shared_regions) std::memset(region.start, 0xff, region.bytes * kClusterMax);
   std::memset(dynamic_shared.data(), 0xff, dynamic_shared.size());
+}
+
+inline void release_barriers() {
+  for (unsigned rank = 0; rank < block.ranks; ++rank) {
+    if (block.arrived[rank] != block.threads) continue;
+    for (unsigned i = 0; i < block.threads; ++i) block.fibers[rank * block.threads + i].at_block_barrier = false;
+    block.arrived[rank] = 0;
+  }
+}
+
+// 0: done; 1: some threads left the kernel while others wait at a barrier, or lanes of a warp never met.
+inline int run_cluster(int order, unsigned seed) {
+  const unsigned total = block.threads * block.ranks;
+  poison_shared();
   for (Fiber& fiber : block.fibers) {
     fiber.started = fiber.done = fiber.at_block_barrier = fiber.at_warp_barrier = false;
     fiber.copies.clear();
   }
   for (WarpState& warp : block.warps) warp.arrived = 0;
-  block.arrived = 0;
-  const std::vector<unsigned> sequence = ordering(threads, order, seed);
+  for (unsigned& arrived : block.arrived) arrived = 0;
+  block.cluster_arrived = 0;
+  const std::vector<unsigned> sequence = ordering(total, order, seed);
+  unsigned idle_rounds = 0;
   for (;;) {
     bool progressed = false;
     unsigned finished = 0;
     for (unsigned index : sequence) {
       if (ready(block.fibers[index], index)) {
+        block.fibers[index].spinning = false;
         step(index);
-        progressed = true;
+        progressed = progressed || !block.fibers[index].spinning;
       }
       finished += block.fibers[index].done;
     }
-    if (finished == threads) return 0;
-    if (block.arrived == threads) {
-      for (Fiber& fiber : block.fibers) fiber.at_block_barrier = false;
-      block.arrived = 0;
-    } else if (!progressed) {
-      return 1;
-    }
+    if (finished == total) return 0;
+    release_barriers();
+    idle_rounds = progressed ? 0 : idle_rounds + 1;
+    if (idle_rounds > 2) return 1;
   }
 }
 
-// order: 0 forward, 1 reverse, n >= 2 shuffled by seed n; the same for blocks and for the threads of each block.
+// order: 0 forward, 1 reverse, n >= 2 shuffled by seed n; the same for clusters and for the threads of each.
 template <class Body>
-inline int launch(Body body, const unsigned* grid, unsigned threads, unsigned shared_bytes, int order) {
-  if (threads % 32u) return 2;
-  block.fibers.resize(threads);
+inline int launch(Body body, const unsigned* grid, unsigned threads, unsigned shared_bytes, unsigned ranks, int order) {
+  if (threads % 32u || ranks == 0 || ranks > kClusterMax || grid[0] % ranks) return 2;
+  block.threads = threads;
+  block.ranks = ranks;
+  block.fibers.resize(threads * ranks);
   for (Fiber& fiber : block.fibers)
     if (!fiber.stack) fiber.stack.reset(new char[128 * 1024]);
-  block.warps.resize(threads / 32u);
+  block.warps.resize(threads * ranks / 32u);
   block.run = [](void* raw) { (*static_cast<Body*>(raw))(); };
   block.body = &body;
-  dynamic_shared.assign(shared_bytes + 16, 0xff);
+  block.current = 0;
+  dynamic_shared_bytes = (shared_bytes + 15u) / 16u * 16u;
+  dynamic_shared.assign(dynamic_shared_bytes * ranks + 16, 0xff);
   block_dim = {threads, 1, 1};
   grid_dim = {grid[0], grid[1], grid[2]};
-  const unsigned count = grid[0] * grid[1] * grid[2];
-  for (unsigned linear : ordering(count, order, 0)) {
-    block_index = {linear % grid[0], (linear / grid[0]) % grid[1], linear / (grid[0] * grid[1])};
-    const int status = run_block(threads, order, linear + 1);
+  const unsigned across = grid[0] / ranks;
+  for (unsigned linear : ordering(across * grid[1] * grid[2], order, 0)) {
+    block_index = {linear % across * ranks, (linear / across) % grid[1], linear / (across * grid[1])};
+    const int status = run_cluster(order, linear + 1);
     if (status) return status;
   }
   return 0;
+}
+
+// ---- what a cluster shares ----
+inline void spin() {
+  block.fibers[block.current].spinning = true;
+  yield();
+}
+inline void cluster_arrive() { ++block.cluster_arrived; }
+inline void cluster_wait() {
+  while (block.cluster_arrived < block.threads * block.ranks) spin();
+}
+// The same variable of another block of the cluster.
+template <class T>
+inline T* in_rank(T* mine, unsigned rank) {
+  char* const address = reinterpret_cast<char*>(mine);
+  for (const Region& region : shared_regions)
+    if (address >= region.start && address < region.start + region.bytes * kClusterMax)
+      return reinterpret_cast<T*>(region.start + rank * region.bytes + (address - region.start) % region.bytes);
+  std::fprintf(stderr, "emulation: a push to an address outside the static shared memory\n");
+  std::abort();
+}
+inline void push(float* slot, unsigned rank, float value, unsigned long long* inbox) {
+  *in_rank(slot, rank) = value;
+  *in_rank(inbox, rank) -= sizeof value;
+}
+inline void wait_inbox(const unsigned long long* inbox) {
+  while (*const_cast<const volatile unsigned long long*>(inbox) != 0) spin();
 }
 
 // ---- matrix instructions, by the fragment tables of the PTX manual ("mma.m8n8k4" and "mma.m16n8k16") ----

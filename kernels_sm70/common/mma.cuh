@@ -113,6 +113,18 @@ KS_DEVICE void for_each_element(const Accumulator& acc, F f) {
 
 #endif
 
+// Sum over the four lanes that own the chunks of one row, the same value in each.
+KS_DEVICE float sum_over_chunks(float value) {
+  constexpr int kNear = KS_VOLTA_ATOM ? 4 : 1;
+  value += __shfl_xor_sync(0xffffffffu, value, kNear);
+  return value + __shfl_xor_sync(0xffffffffu, value, 2 * kNear);
+}
+
+KS_DEVICE void add(Accumulator& acc, const Accumulator& other) {
+#pragma unroll
+  for (int i = 0; i < static_cast<int>(sizeof(acc.v) / sizeof(float)); ++i) acc.v[i] += other.v[i];
+}
+
 KS_DEVICE void clear(Accumulator& acc) {
 #pragma unroll
   for (int i = 0; i < static_cast<int>(sizeof(acc.v) / sizeof(float)); ++i) acc.v[i] = 0.0f;

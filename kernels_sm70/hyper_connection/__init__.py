@@ -17,11 +17,15 @@ down (ks_hc_down_*, ks_hc_down_clustered_*)   block (slice of 1280 k, 16 weight 
   never read
   outputs   P = f(xn Wd^T); lora [M, r] = f(t sigmoid(t)), t = P / 4; J' [M, n_inj] = P[:, r:]
   order     matrix atom over 160 k, eight warps ascending, slices ascending; both forms alike
+combine_down (ks_hc_combine_down1_*, ks_hc_combine_down2_*)   both in one launch, H = 2560, sm_90
+  a cluster of eight blocks holds a row, two blocks a stream; squares: 40 of a lane ascending, four
+  lanes by butterfly, eight warps ascending, two blocks ascending; else as above
 up_mix (ks_hc_up_mix_*)   block of 16 columns
   inputs    lora [M, r], Wu [4, C, r] packed (C = H, or this rank's columns of every stream), xn
   outputs   G = f(lora Wu^T); mixed [M, C] = f((sum_s sigmoid(G_s) xn_s) / 4), s ascending, fused
   multiply-adds
-  order     matrix atom over r ascending; streams ascending
+  order     matrix atom over r: even steps of 32, odd steps, their sum (Volta: ascending);
+            streams ascending
 shapes      1 <= M <= 24; H a multiple of 16 up to 2560; r a multiple of 32 up to 320; C a multiple
 of 16; D < 2^31
 alignment   bases and rows 16 bytes; J, outputs of down and mixed: 2 bytes
@@ -60,6 +64,11 @@ def floor_down(rows: int, hidden: int = HIDDEN, rank: int = RANK) -> int:
     return 2 * (outputs * depth + rows * (depth + outputs))
 
 
+def floor_combine_down(rows: int) -> int:
+    """Bytes of combine + norm + down in one launch: as the two, less reading xn back."""
+    return floor_norm(rows) + floor_down(rows) - 2 * rows * STREAMS * HIDDEN
+
+
 def floor_up(rows: int, columns: int = HIDDEN, rank: int = RANK) -> int:
     """Bytes of up + mix for `columns` of each stream: Wu, lora and xn read, the mix written."""
     depth = STREAMS * columns
@@ -78,6 +87,11 @@ def down_shared(tiles: int, *, volta: bool) -> int:
     return (
         4 * DOWN_THREADS // 32 * 16 * 8 * tiles if volta else 16 * DOWN_THREADS * (10 + 5 * tiles)
     )
+
+
+def combine_down_shared(tiles: int, row_tiles: int) -> int:
+    """Dynamic shared memory of the one-launch form: staged weights, norm weights and residual."""
+    return 16 * DOWN_THREADS * 5 * (2 * row_tiles + 1 + tiles)
 
 
 def up_shared(tiles: int, *, volta: bool) -> int:
@@ -112,6 +126,19 @@ def _specs(storage: str) -> tuple[KernelSpec, ...]:
                     down_shared(tiles, volta=False),
                     down_shared(tiles, volta=True),
                     where,
+                )
+            )
+        for row_tiles in (1, 2):
+            specs.append(
+                KernelSpec(
+                    f"ks_hc_combine_down{row_tiles}_{storage}_t{tiles}",
+                    "hyper_connection",
+                    storage,
+                    DOWN_THREADS,
+                    True,
+                    {f"M{m}": floor_combine_down(m) for m in fitting},
+                    combine_down_shared(tiles, row_tiles),
+                    arches=("sm_90",),
                 )
             )
         specs.append(

@@ -45,6 +45,34 @@ class DownArgs(ctypes.Structure):
     )
 
 
+class CombineDownArgs(ctypes.Structure):
+    """Mirror of CombineDownArgs in kernel.cuh."""
+
+    _fields_ = (
+        *(
+            (n, _pointer)
+            for n in (
+                "residual",
+                "block",
+                "injection",
+                "norm_weight",
+                "weight",
+                "combined",
+                "normed",
+                "lora",
+                "logits",
+                "hits",
+            )
+        ),
+        *((n, _long) for n in ("residual_stride", "block_stride", "injection_stride")),
+        *(
+            (n, _int)
+            for n in ("rows", "hidden", "stream_weight_stride", "lora_rows", "injection_rows")
+        ),
+        ("eps", ctypes.c_float),
+    )
+
+
 class UpArgs(ctypes.Structure):
     """Mirror of UpArgs in kernel.cuh."""
 

@@ -26,7 +26,6 @@ from kernels_sm70.hyper_connection import (
 )
 
 EPS = cases.EPS
-KERNELS, COUNTER, ORDINARY = "kernels", "kernels, arrival counter", "kernels, ordinary launches"
 VLLM, TORCH = "vLLM 0.32 route", "torch operations"
 
 
@@ -77,13 +76,12 @@ def _vllm_boundary(
     return run
 
 
-def _planned(sets: list[cases.Inputs], *, clustered: bool, dependent: bool = True) -> Runner:
+def _planned(sets: list[cases.Inputs], *, form: str, dependent: bool = True) -> Runner:
     device = sets[0].residual.device
     arch = runtime.architecture(device)
     kept = [cases.outputs(given) for given in sets]
     plans = [
-        cases.plans(given, out, arch=arch, clustered=clustered)
-        for given, out in zip(sets, kept, strict=True)
+        cases.plans(given, out, arch=arch, form=form) for given, out in zip(sets, kept, strict=True)
     ]
 
     def run(index: int) -> object:
@@ -102,49 +100,56 @@ def _prepare_whole(
     device: torch.device, count: int, *, rows: int, dtype: torch.dtype
 ) -> Mapping[str, Runner | Absent]:
     sets = [cases.inputs(rows, dtype, device, seed=i) for i in range(count)]
-    hopper = torch.cuda.get_device_capability(device)[0] >= 9
+    arch = runtime.architecture(device)
     vllm = _vllm_boundary(device, dtype)
-    return {
-        KERNELS: _planned(sets, clustered=hopper),
-        COUNTER: _planned(sets, clustered=False),
-        ORDINARY: _planned(sets, clustered=hopper, dependent=False),
-        VLLM: vllm if isinstance(vllm, Absent) else _over(vllm, sets),
-        TORCH: _over(_torch_boundary, sets),
+    runners: dict[str, Runner | Absent] = {
+        form: _planned(sets, form=form) for form in cases.forms(arch)
     }
+    chosen = cases.preferred(rows, HIDDEN, arch)
+    runners[f"{chosen}, ordinary launches"] = _planned(sets, form=chosen, dependent=False)
+    runners[VLLM] = vllm if isinstance(vllm, Absent) else _over(vllm, sets)
+    runners[TORCH] = _over(_torch_boundary, sets)
+    return runners
 
 
 def _prepare_stage(
-    device: torch.device, count: int, *, rows: int, stage: int
+    device: torch.device, count: int, *, rows: int, stage: str
 ) -> Mapping[str, Runner | Absent]:
     sets = [cases.inputs(rows, torch.float16, device, seed=i) for i in range(count)]
     arch = runtime.architecture(device)
     runners: dict[str, Runner | Absent] = {}
-    for form in (False, True) if arch == "sm_90" else (False,):
-        kept = [cases.outputs(given) for given in sets]
-        for out in kept:
-            for tensor in out.all():
-                tensor.normal_()
-        plans = [
-            cases.plans(given, out, arch=arch, clustered=form)[stage]
+    for form in cases.forms(arch):
+        kept = [_filled(cases.outputs(given)) for given in sets]
+        chains = [
+            cases.plans(given, out, arch=arch, form=form)
             for given, out in zip(sets, kept, strict=True)
         ]
-        name = ("clustered" if form else "arrival counter") if stage == 1 else "kernel"
-
-        def run(index: int, plans: list[launch.Plan] = plans, kept: object = kept) -> object:
-            plans[index].launch(device)
-            return kept
-
-        runners[name] = run
+        steps = [plan for plan in chains[0] if stage in plan.entry]
+        if not steps or any(stage in name for name in runners if stage != "down"):
+            continue
+        place = chains[0].index(steps[0])
+        runners[steps[0].entry] = _one_step([chain[place] for chain in chains], device, kept)
     return runners
+
+
+def _one_step(plans: list[launch.Plan], device: torch.device, kept: object) -> Runner:
+    def run(index: int) -> object:
+        plans[index].launch(device)
+        return kept
+
+    return run
+
+
+def _filled(out: cases.Outputs) -> cases.Outputs:
+    for tensor in out.all():
+        tensor.normal_()
+    return out
 
 
 def _prepare_shard(device: torch.device, count: int, *, rows: int) -> Mapping[str, Runner | Absent]:
     sets = [cases.inputs(rows, torch.float16, device, seed=i) for i in range(count)]
     arch, columns = runtime.architecture(device), HIDDEN // 4
-    kept = [cases.outputs(given) for given in sets]
-    for out in kept:
-        for tensor in out.all():
-            tensor.normal_()
+    kept = [_filled(cases.outputs(given)) for given in sets]
     shards = [weights.prepare_up_shard(given.up, ranks=4, rank=1) for given in sets]
     plans = [
         launch.plan_up(
@@ -157,12 +162,7 @@ def _prepare_shard(device: torch.device, count: int, *, rows: int) -> Mapping[st
         )
         for out, shard in zip(kept, shards, strict=True)
     ]
-
-    def run(index: int) -> object:
-        plans[index].launch(device)
-        return kept, shards
-
-    return {"kernel, one rank of four": run}
+    return {"kernel, one rank of four": _one_step(plans, device, (kept, shards))}
 
 
 def _whole(rows: int, name: str, dtype: torch.dtype) -> Case:
@@ -172,14 +172,14 @@ def _whole(rows: int, name: str, dtype: torch.dtype) -> Case:
         f"whole M{rows} {name}",
         floor_whole(rows),
         partial(_prepare_whole, rows=rows, dtype=dtype),
-        {KERNELS: target},
+        {cases.preferred(rows, HIDDEN, "sm_90"): target},
     )
 
 
 STAGES: tuple[tuple[str, Callable[[int], int]], ...] = (
-    ("combine+norm", floor_norm),
-    ("down+inject", floor_down),
-    ("up+mix", floor_up),
+    ("combine_norm", floor_norm),
+    ("down", floor_down),
+    ("up_mix", floor_up),
 )
 CASES = (
     *(
@@ -192,14 +192,14 @@ CASES = (
             "hyper_connection",
             f"{name} M{rows} fp16",
             floor(rows),
-            partial(_prepare_stage, rows=rows, stage=i),
+            partial(_prepare_stage, rows=rows, stage=name),
         )
-        for i, (name, floor) in enumerate(STAGES)
+        for name, floor in STAGES
         for rows in (4, 16)
     ),
     Case(
         "hyper_connection",
-        "up+mix shard M16 fp16",
+        "up_mix shard M16 fp16",
         floor_up(16, HIDDEN // 4),
         partial(_prepare_shard, rows=16),
     ),

@@ -18,6 +18,7 @@ import torch
 
 from kernels_sm70 import gpu_checks
 from kernels_sm70.hyper_connection import HIDDEN, RANK, STREAMS, launch, reference
+from kernels_sm70.hyper_connection.launch_fused import fits, plan_combine_down
 
 STAGE_REL_L2 = {torch.float16: 1e-4, torch.bfloat16: 3e-4}
 WHOLE_REL_L2 = {torch.float16: 3e-4, torch.bfloat16: 1.5e-3}
@@ -102,29 +103,50 @@ def outputs(given: Inputs) -> Outputs:
     return made
 
 
-def plans(given: Inputs, out: Outputs, *, arch: str, clustered: bool) -> tuple[launch.Plan, ...]:
-    """The three launches, writing into `out`."""
-    rows, depth = given.residual.shape
-    rank = given.up.shape[1]
-    workspace = None
-    if not clustered:
-        workspace = launch.down_workspace(
-            rows, depth, rank + STREAMS, arch="sm_70", device=given.residual.device
+COUNTER, CLUSTERED, FUSED1, FUSED2 = "arrival counter", "clustered", "one-launch 1", "one-launch 2"
+
+
+def forms(arch: str, hidden: int = HIDDEN) -> tuple[str, ...]:
+    """The forms of combine + norm + down that exist for an architecture and a hidden size."""
+    return (COUNTER, CLUSTERED, FUSED1, FUSED2) if fits(hidden, arch) else (COUNTER,)
+
+
+def preferred(rows: int, hidden: int, arch: str) -> str:
+    """The form the operation takes: the fastest one measured (benchmarks in the README)."""
+    del rows
+    return CLUSTERED if fits(hidden, arch) else COUNTER
+
+
+def plans(given: Inputs, out: Outputs, *, arch: str, form: str) -> tuple[launch.Plan, ...]:
+    """The launches of one boundary in one form, writing into `out`."""
+    (rows, depth), rank = given.residual.shape, given.up.shape[1]
+    last = launch.plan_up(out.lora, given.up, out.normed, out.mixed, arch=arch)
+    if form in (FUSED1, FUSED2):
+        first = plan_combine_down(
+            *(given.residual, given.block, given.injection, given.norm_weight, given.down),
+            combined=out.combined,
+            normed=out.normed,
+            lora=out.lora,
+            logits=out.logits,
+            eps=EPS,
+            arch=arch,
+            row_tiles=1 if form == FUSED1 else 2,
         )
-    first = launch.plan_norm(
-        given.residual,
-        given.block,
-        given.injection,
-        given.norm_weight,
-        out.combined,
-        out.normed,
+        return first, last
+    workspace = None
+    if form == COUNTER:
+        device = given.residual.device
+        workspace = launch.down_workspace(rows, depth, rank + STREAMS, arch="sm_70", device=device)
+    norm = launch.plan_norm(
+        *(given.residual, given.block, given.injection, given.norm_weight),
+        *(out.combined, out.normed),
         eps=EPS,
         arrivals=workspace[1] if workspace else None,
     )
-    second = launch.plan_down(
+    down = launch.plan_down(
         out.normed, given.down, out.lora, out.logits, arch=arch, workspace=workspace
     )
-    return first, second, launch.plan_up(out.lora, given.up, out.normed, out.mixed, arch=arch)
+    return norm, down, last
 
 
 def bound_for(bound: float, elements: int) -> float:

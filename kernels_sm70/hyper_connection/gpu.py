@@ -9,10 +9,13 @@ from kernels_sm70 import gpu_checks, runtime
 from kernels_sm70.hyper_connection import HIDDEN, launch, weights
 from kernels_sm70.hyper_connection import op as _op  # registers the operations
 from kernels_sm70.hyper_connection.cases import (
+    CLUSTERED,
+    COUNTER,
     STAGE_REL_L2,
     WHOLE_REL_L2,
     Inputs,
     Outputs,
+    forms,
     inputs,
     outputs,
     plans,
@@ -25,15 +28,15 @@ EVERY_M = (*range(1, 18), 24)
 ROUTES = _op.ROUTES
 
 
-def run_all(given: Inputs, out: Outputs, *, clustered: bool) -> None:
+def run_all(given: Inputs, out: Outputs, *, form: str) -> None:
     """Enqueue the three kernels."""
     device = given.residual.device
-    for plan in plans(given, out, arch=runtime.architecture(device), clustered=clustered):
+    for plan in plans(given, out, arch=runtime.architecture(device), form=form):
         plan.launch(device)
 
 
-def _forms(device: torch.device) -> tuple[bool, ...]:
-    return (False, True) if torch.cuda.get_device_capability(device)[0] >= 9 else (False,)
+def _forms(device: torch.device) -> tuple[str, ...]:
+    return forms(runtime.architecture(device))
 
 
 def _storages(device: torch.device) -> tuple[torch.dtype, ...]:
@@ -44,13 +47,13 @@ def _storages(device: torch.device) -> tuple[torch.dtype, ...]:
 def every_width(report: gpu_checks.Report) -> None:
     """M = 1..17 and 24, both storages, both forms of the down kernel, poisoned outputs."""
     for storage in _storages(report.device):
-        for clustered in _forms(report.device):
+        for form in _forms(report.device):
             worst: dict[str, dict[str, float]] = {}
             for rows in EVERY_M:
                 given = inputs(rows, storage, report.device, seed=rows)
                 out = outputs(given)
-                run_all(given, out, clustered=clustered)
-                what = f"hyper_connection {storage} M={rows} clustered={clustered}"
+                run_all(given, out, form=form)
+                what = f"hyper_connection {storage} M={rows} {form}"
                 measured = verify(given, out, what) | {"whole": verify_whole(given, out, what)}
                 for name, facts in measured.items():
                     kept = worst.setdefault(name, facts)
@@ -59,7 +62,7 @@ def every_width(report: gpu_checks.Report) -> None:
                 "hyper_connection",
                 "every M, poisoned outputs",
                 storage=str(storage),
-                clustered=clustered,
+                form=form,
                 widths=list(EVERY_M),
                 bound=STAGE_REL_L2[storage],
                 whole_bound=WHOLE_REL_L2[storage],
@@ -75,8 +78,8 @@ def forms_agree(report: gpu_checks.Report) -> None:
     for storage in _storages(report.device):
         given = inputs(16, storage, report.device, seed=5)
         pair = [outputs(given), outputs(given)]
-        for out, clustered in zip(pair, (False, True), strict=True):
-            run_all(given, out, clustered=clustered)
+        for out, form in zip(pair, (COUNTER, CLUSTERED), strict=True):
+            run_all(given, out, form=form)
         if not all(
             gpu_checks.same_bits(a, b) for a, b in zip(pair[0].all(), pair[1].all(), strict=True)
         ):
@@ -91,7 +94,7 @@ def sharded_up(report: gpu_checks.Report) -> None:
     for storage in _storages(report.device):
         given = inputs(13, storage, report.device, seed=9)
         out = outputs(given)
-        run_all(given, out, clustered=False)
+        run_all(given, out, form=COUNTER)
         arch, columns = runtime.architecture(report.device), HIDDEN // 4
         gathered = torch.empty_like(out.mixed)
         gpu_checks.poison([gathered])
@@ -115,7 +118,7 @@ def graph_replay(report: gpu_checks.Report) -> None:
     another stream.
     """
     for storage in _storages(report.device):
-        for clustered in _forms(report.device):
+        for form in _forms(report.device):
             given = inputs(16, storage, report.device, seed=1)
             out = outputs(given)
 
@@ -124,8 +127,8 @@ def graph_replay(report: gpu_checks.Report) -> None:
                 for name in ("residual", "block", "injection", "norm_weight", "down", "up"):
                     getattr(given, name).copy_(getattr(fresh, name))
 
-            def run(given: Inputs = given, out: Outputs = out, clustered: bool = clustered) -> None:
-                run_all(given, out, clustered=clustered)
+            def run(given: Inputs = given, out: Outputs = out, form: str = form) -> None:
+                run_all(given, out, form=form)
 
             def check(cycle: int, given: Inputs = given, out: Outputs = out) -> None:
                 verify(given, out, f"replay {cycle}")
@@ -150,11 +153,11 @@ def graph_replay(report: gpu_checks.Report) -> None:
 
 def one_boundary(report: gpu_checks.Report) -> None:
     """A single width of each form, for the sanitizer."""
-    for clustered in _forms(report.device):
+    for form in _forms(report.device):
         given = inputs(9, torch.float16, report.device, seed=3)
         out = outputs(given)
-        run_all(given, out, clustered=clustered)
-        verify(given, out, f"sanitizer clustered={clustered}")
+        run_all(given, out, form=form)
+        verify(given, out, f"sanitizer {form}")
     report.add("hyper_connection", "one boundary, both forms")
 
 

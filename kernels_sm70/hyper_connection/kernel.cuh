@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Gated hyper-connections for small batches: combine + per-stream norm, down + inject, up + gate + mix.
 // The contract is in this folder's __init__.py; f() there is round_to<S> here.
+#include "../common/cluster.cuh"
 #include "../common/mma.cuh"
 
 namespace ks {
@@ -95,9 +96,6 @@ constexpr int kDownWarps = 8;
 constexpr int kDownThreads = 32 * kDownWarps;
 constexpr int kDownSteps = 5;                             // of 32 of k, by one warp
 constexpr int kDownSlice = 32 * kDownSteps * kDownWarps;  // 1280 of k, by one block
-#if KS_ON_GPU && KS_ARCH >= 900
-constexpr int kDownCluster = 8;  // slices of a row tile that exchange through shared memory
-#endif
 
 struct DownArgs {
   const Payload* normed;  // [rows, depth] packed
@@ -221,60 +219,209 @@ KS_DEVICE void down(const DownArgs& args) {
   }
 }
 
-#if KS_ON_GPU && KS_ARCH >= 900
+#if KS_HAS_CLUSTERS
 // The same sums in the same order when a row tile has exactly eight slices: they form a cluster, and each pushes its sums
-// of weight rows 2 r, 2 r + 1 into the shared memory of rank r, whose barrier counts the bytes. This spares the fence, the
-// counter and the reads through L2 of the form above.
-KS_DEVICE unsigned shared_address(const void* mine) { return static_cast<unsigned>(__cvta_generic_to_shared(mine)); }
-KS_DEVICE unsigned address_in_rank(unsigned address, int rank) {
-  unsigned remote;
-  asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(remote) : "r"(address), "r"(rank));
-  return remote;
-}
+// of weight rows 2 r, 2 r + 1 into the shared memory of rank r. This spares the fence, the counter and the reads through
+// L2 of the form above.
+constexpr int kDownCluster = 8;
 
 template <class S, int kTiles>
 KS_DEVICE void down_clustered(const DownArgs& args) {
   constexpr int kTokens = 8 * kTiles, kElements = 16 * kTokens, kShare = kElements / kDownCluster;
   KS_DYNAMIC_SHARED(unsigned char, shared);
-  KS_SHARED(float, inbox, kElements);  // [rank][kShare]
-  KS_SHARED(unsigned long long, arrived, 1);
+  KS_SHARED(float, received, kElements);  // [rank][kShare]
+  KS_SHARED(unsigned long long, inbox, 1);
   release_successor();
   const int slice = static_cast<int>(blockIdx.x), row_tile = static_cast<int>(blockIdx.y);
-  const unsigned barrier = shared_address(arrived);
-  if (threadIdx.x == 0) {
-    asm volatile("mbarrier.init.shared::cta.b64 [%0], 1;" ::"r"(barrier) : "memory");
-    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
-    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier),
-                 "r"(static_cast<unsigned>(kElements * sizeof(float)))
-                 : "memory");
-  }
-  __syncwarp();
-  asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory");
+  open_inbox(inbox, kElements * sizeof(float));
+  arrive_open();
   const WarpTiles tiles = down_warp_sums<S, kTiles>(args, row_tile, slice, shared);
-  asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");  // every rank's barrier is ready for bytes
-  for (int e = static_cast<int>(threadIdx.x); e < kElements; e += kDownThreads) {
-    const int rank = e / kShare;
-    const unsigned target = address_in_rank(shared_address(inbox + slice * kShare + e % kShare), rank);
-    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.b32 [%0], %1, [%2];" ::"r"(target),
-                 "r"(bits_of_float(sum_of_warps(tiles, e))), "r"(address_in_rank(barrier, rank))
-                 : "memory");
-  }
+  wait_all_open();
+  for (int e = static_cast<int>(threadIdx.x); e < kElements; e += kDownThreads)
+    push(received + slice * kShare + e % kShare, e / kShare, sum_of_warps(tiles, e), inbox);
   count_route(args.hits, args.rows);
-  asm volatile(
-      "{\n"
-      ".reg .pred done;\n"
-      "wait_for_bytes:\n"
-      "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 done, [%0], 0;\n"
-      "@!done bra wait_for_bytes;\n"
-      "}\n" ::"r"(barrier)
-      : "memory");
-  if (static_cast<int>(threadIdx.x) < kShare) {
-    const int e = static_cast<int>(threadIdx.x);
+  wait_inbox(inbox);
+  const int e = static_cast<int>(threadIdx.x);
+  if (e >= kShare) return;
+  float sum = 0.0f;
+#pragma unroll
+  for (int rank = 0; rank < kDownCluster; ++rank) sum += received[rank * kShare + e];
+  down_epilogue<S>(args, 16 * row_tile + 2 * slice + e / kTokens, e % kTokens, sum);
+}
+
+// ---------------------------------------------------------------------------------------------------------------------
+// combine + norm + down + inject in one launch, for H = 2560: the cluster of a row tile holds all of a row, two blocks a
+// stream. Every cluster computes R' and xn for itself, straight into matrix operands; the first one also stores them.
+// ---------------------------------------------------------------------------------------------------------------------
+struct CombineDownArgs {
+  const Payload* residual;     // [rows, 4 * hidden], row stride residual_stride
+  const Payload* block;        // [rows, hidden]
+  const Payload* injection;    // [rows, 4] logits, or null: unit weights
+  const Payload* norm_weight;  // [4 * hidden] (stream_weight_stride = hidden) or [hidden] (0)
+  const Payload* weight;       // [lora_rows + injection_rows (+ padding, never read), 4 * hidden] packed
+  Payload* combined;           // [rows, 4 * hidden] packed
+  Payload* normed;             // [rows, 4 * hidden] packed
+  Payload* lora;               // [rows, lora_rows] packed
+  Payload* logits;             // [rows, injection_rows] packed, or null
+  unsigned long long* hits;
+  long long residual_stride, block_stride, injection_stride;  // elements
+  int rows, hidden, stream_weight_stride, lora_rows, injection_rows;
+  float eps;
+};
+
+template <class S, int kTiles, int kRowTiles>
+KS_DEVICE void combine_down(const CombineDownArgs& args) {
+  constexpr int kTokens = 8 * kTiles, kElements = kRowTiles * 16 * kTokens, kShare = kElements / kDownCluster;
+  constexpr int kStagedWeights = (2 * kRowTiles + 1) * kDownSteps;
+  typedef Staged<kStagedWeights> Weights;
+  typedef Staged<kTiles * kDownSteps> Tokens;
+  KS_DYNAMIC_SHARED(unsigned char, shared);
+  KS_SHARED(float, received, kElements);  // [rank][kShare]
+  KS_SHARED(float, warp_squares, kDownWarps * kTokens);
+  KS_SHARED(float, squares, 2 * kTokens);  // of the two blocks of this stream
+  KS_SHARED(unsigned long long, squares_inbox, 1);
+  KS_SHARED(unsigned long long, inbox, 1);
+  release_successor();
+  const int slice = static_cast<int>(blockIdx.x), stream = slice >> 1, half = slice & 1;
+  const int warp = static_cast<int>(threadIdx.x) >> 5;
+  const int limit = args.lora_rows + args.injection_rows, depth = kStreams * args.hidden;
+  const int in_slice = warp * (32 * kDownSteps) + 8 * fragment_chunk();
+  const int in_stream = half * kDownSlice + in_slice;
+  open_inbox(squares_inbox, 2 * kTokens * sizeof(float));
+  open_inbox(inbox, kElements * sizeof(float));
+  arrive_open();
+
+  Weights weights(shared);
+#pragma unroll
+  for (int step = 0; step < kDownSteps; ++step) {
+#pragma unroll
+    for (int r = 0; r < 2 * kRowTiles; ++r) {
+      const int row = 16 * kRowTiles * static_cast<int>(blockIdx.y) + 8 * r + fragment_row();
+      const bool inside = row < limit;
+      weights.fetch(step * 2 * kRowTiles + r,
+                    args.weight + (inside ? 1ll * row * depth + slice * kDownSlice + in_slice + 32 * step : 0), inside);
+    }
+    weights.fetch(2 * kRowTiles * kDownSteps + step,
+                  args.norm_weight + stream * args.stream_weight_stride + in_stream + 32 * step, true);
+  }
+  wait_for_predecessor();
+  count_route(args.hits, args.rows);
+  Tokens tokens(shared + Weights::kBytesPerThread * kDownThreads);
+  uint4 x[kTiles][kDownSteps];  // B, then R', then xn
+  float scale[kTiles];
+#pragma unroll
+  for (int t = 0; t < kTiles; ++t) {
+    const int token = 8 * t + fragment_row();
+    const bool inside = token < args.rows;
+#pragma unroll
+    for (int step = 0; step < kDownSteps; ++step) {
+      tokens.fetch(t * kDownSteps + step,
+                   args.residual + (inside ? token * args.residual_stride + stream * args.hidden + in_stream + 32 * step : 0),
+                   inside);
+      x[t][step] = zero16();
+      if (inside) x[t][step] = load16(args.block + token * args.block_stride + in_stream + 32 * step);
+    }
+    scale[t] = 1.0f;
+    if (inside && args.injection != nullptr)
+      scale[t] = 2.0f * sigmoid(S::to_float(args.injection[token * args.injection_stride + stream]) / kStreams);
+  }
+  wait_async_copies();
+#pragma unroll
+  for (int t = 0; t < kTiles; ++t) {
+    const int token = 8 * t + fragment_row();
     float sum = 0.0f;
 #pragma unroll
-    for (int rank = 0; rank < kDownCluster; ++rank) sum += inbox[rank * kShare + e];
-    down_epilogue<S>(args, 16 * row_tile + 2 * slice + e / kTokens, e % kTokens, sum);
+    for (int step = 0; step < kDownSteps; ++step) {
+      float value[8], added[8];
+      unpack8<S>(tokens.get(t * kDownSteps + step), value);
+      unpack8<S>(x[t][step], added);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        value[i] = round_to<S>(fmaf(added[i], scale[t], value[i]));  // rounded before the norm
+        sum = fmaf(value[i], value[i], sum);
+      }
+      x[t][step] = pack8<S>(value);
+      if (blockIdx.y == 0 && token < args.rows)
+        store16(args.combined + 1ll * token * depth + stream * args.hidden + in_stream + 32 * step, x[t][step]);
+    }
+    sum = sum_over_chunks(sum);
+    if (fragment_chunk() == 0) warp_squares[warp * kTokens + token] = sum;
   }
+  __syncthreads();
+  wait_all_open();
+  if (static_cast<int>(threadIdx.x) < kTokens) {
+    float sum = 0.0f;
+#pragma unroll
+    for (int w = 0; w < kDownWarps; ++w) sum += warp_squares[w * kTokens + threadIdx.x];
+    push(squares + half * kTokens + threadIdx.x, slice, sum, squares_inbox);
+    push(squares + half * kTokens + threadIdx.x, slice ^ 1, sum, squares_inbox);
+  }
+  wait_inbox(squares_inbox);
+#pragma unroll
+  for (int t = 0; t < kTiles; ++t) {
+    const int token = 8 * t + fragment_row();
+    const float mean = (squares[token] + squares[kTokens + token]) / static_cast<float>(args.hidden);
+    const float inverse = rsqrtf(mean + args.eps);
+#pragma unroll
+    for (int step = 0; step < kDownSteps; ++step) {
+      float value[8], affine[8];
+      unpack8<S>(x[t][step], value);
+      unpack8<S>(weights.get(2 * kRowTiles * kDownSteps + step), affine);
+#pragma unroll
+      for (int i = 0; i < 8; ++i) {
+        const float y = value[i] * inverse;
+        value[i] = fmaf(y, affine[i], y);
+      }
+      x[t][step] = pack8<S>(value);
+      if (blockIdx.y == 0 && token < args.rows)
+        store16(args.normed + 1ll * token * depth + stream * args.hidden + in_stream + 32 * step, x[t][step]);
+    }
+  }
+  Accumulator acc[kRowTiles][kTiles];
+#pragma unroll
+  for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) clear(acc[r][t]);
+#pragma unroll
+  for (int step = 0; step < kDownSteps; ++step)
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) {
+      const uint4 w_low = weights.get(step * 2 * kRowTiles + 2 * r), w_high = weights.get(step * 2 * kRowTiles + 2 * r + 1);
+#pragma unroll
+      for (int t = 0; t < kTiles; ++t) multiply<S>(acc[r][t], w_low, w_high, x[t][step]);
+    }
+  constexpr int kStride = Weights::kBytesPerThread * 32 / 4;  // the warp's sums take the place of its weights
+  static_assert(kStride >= kElements, "a warp's sums must fit where its weights were");
+  float* const mine = reinterpret_cast<float*>(shared) + warp * kStride;
+  __syncwarp();
+#pragma unroll
+  for (int r = 0; r < kRowTiles; ++r)
+#pragma unroll
+    for (int t = 0; t < kTiles; ++t) {
+      reduce(acc[r][t]);
+      for_each_element(acc[r][t], [&](int weight_row, int token, float value) {
+        mine[(16 * r + weight_row) * kTokens + 8 * t + token] = value;
+      });
+    }
+  __syncthreads();
+  WarpTiles tiles;
+  tiles.first = reinterpret_cast<const float*>(shared);
+  tiles.stride = kStride;
+  for (int e = static_cast<int>(threadIdx.x); e < kElements; e += kDownThreads)
+    push(received + slice * kShare + e % kShare, e / kShare, sum_of_warps(tiles, e), inbox);
+  wait_inbox(inbox);
+  const int e = static_cast<int>(threadIdx.x);
+  if (e >= kShare) return;
+  float sum = 0.0f;
+#pragma unroll
+  for (int rank = 0; rank < kDownCluster; ++rank) sum += received[rank * kShare + e];
+  DownArgs out;
+  out.lora = args.lora;
+  out.injection = args.logits;
+  out.lora_stride = out.lora_rows = args.lora_rows;
+  out.injection_stride = out.injection_rows = args.injection_rows;
+  out.rows = args.rows;
+  down_epilogue<S>(out, kRowTiles * (16 * static_cast<int>(blockIdx.y) + 2 * slice) + e / kTokens, e % kTokens, sum);
 }
 #endif
 
@@ -334,17 +481,25 @@ KS_DEVICE void up_mix(const UpArgs& args) {
   wait_async_copies();
   __syncthreads();
   count_route(args.hits, args.rows);
-  Accumulator acc[kTiles];
+  // Two chains of dependent products (even and odd steps) halve the latency; Volta's registers hold only one.
+  constexpr int kChains = KS_VOLTA_ATOM ? 1 : 2;
+  Accumulator acc[kTiles], odd[kTiles];
 #pragma unroll
-  for (int t = 0; t < kTiles; ++t) clear(acc[t]);
+  for (int t = 0; t < kTiles; ++t) {
+    clear(acc[t]);
+    clear(odd[t]);
+  }
 #pragma unroll
   for (int step = 0; step < kUpSteps; ++step) {
     const uint4 w_low = weights.get(2 * step), w_high = weights.get(2 * step + 1);
 #pragma unroll
     for (int t = 0; t < kTiles; ++t)
-      multiply<S>(acc[t], w_low, w_high,
+      multiply<S>(step % kChains ? odd[t] : acc[t], w_low, w_high,
                   lora_rows[(8 * t + fragment_row()) * kUpRowVectors + 4 * step + fragment_chunk()]);
   }
+#pragma unroll
+  for (int t = 0; t < kTiles; ++t)
+    if (kChains == 2) add(acc[t], odd[t]);
   float* const gates = reinterpret_cast<float*>(shared);  // [stream][16 columns][tokens], over the staged weights
   __syncwarp();
 #pragma unroll
@@ -382,10 +537,14 @@ KS_DEVICE void up_mix(const UpArgs& args) {
   KS_ENTRY(ks_hc_up_mix_##storage##_t##tiles, ks::hyper_connection::kUpThreads, ks::hyper_connection::UpArgs,         \
            ks::hyper_connection::up_mix<S, tiles>)                                                                    \
   KS_HC_CLUSTERED(storage, S, tiles)
-#if KS_ON_GPU && KS_ARCH >= 900
+#if KS_HAS_CLUSTERS
 #define KS_HC_CLUSTERED(storage, S, tiles)                                                                            \
   KS_ENTRY(ks_hc_down_clustered_##storage##_t##tiles, ks::hyper_connection::kDownThreads,                             \
-           ks::hyper_connection::DownArgs, ks::hyper_connection::down_clustered<S, tiles>)
+           ks::hyper_connection::DownArgs, ks::hyper_connection::down_clustered<S, tiles>)                            \
+  KS_ENTRY(ks_hc_combine_down1_##storage##_t##tiles, ks::hyper_connection::kDownThreads,                              \
+           ks::hyper_connection::CombineDownArgs, ks::hyper_connection::combine_down<S, tiles, 1>)                    \
+  KS_ENTRY(ks_hc_combine_down2_##storage##_t##tiles, ks::hyper_connection::kDownThreads,                              \
+           ks::hyper_connection::CombineDownArgs, ks::hyper_connection::combine_down<S, tiles, 2>)
 #else
 #define KS_HC_CLUSTERED(storage, S, tiles)
 #endif

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from kernels_sm70 import counters, library, runtime
 from kernels_sm70.contract import ContractError, arch_number
-from kernels_sm70.hyper_connection import STREAMS, launch, reference
+from kernels_sm70.hyper_connection import STREAMS, checks, launch, reference
 
 HIT, SHARDED_HIT = "hyper_connection.hit", "hyper_connection.sharded_hit"
 REASONS = ("m1", "prefill", "dtype", "shape", "layout")
@@ -223,7 +223,7 @@ def route(residual: Tensor, down: Tensor, up: Tensor, injection_rows: int) -> st
     rows = residual.shape[0] if residual.dim() == 2 else 0
     if rows not in ROUTED_ROWS:
         return "shape" if rows == 0 else ("m1" if rows == 1 else "prefill")
-    if residual.dtype not in launch.STORAGES or any(w.dtype != residual.dtype for w in (down, up)):
+    if residual.dtype not in checks.STORAGES or any(w.dtype != residual.dtype for w in (down, up)):
         return "dtype"
     if (
         residual.is_cuda
@@ -233,8 +233,8 @@ def route(residual: Tensor, down: Tensor, up: Tensor, injection_rows: int) -> st
         return "dtype"
     depth, rank = residual.shape[1], up.shape[-1]
     try:
-        launch.check_sizes(rows, depth // STREAMS)
-        launch.check_rank(rank)
+        checks.check_sizes(rows, depth // STREAMS)
+        checks.check_rank(rank)
     except ContractError:
         return "shape"
     fits = depth % STREAMS == 0 and tuple(up.shape) == (depth, rank) and down.dim() == 2

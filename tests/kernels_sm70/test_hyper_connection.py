@@ -13,7 +13,11 @@ from kernels_sm70.contract import PACKAGE_ROOT
 from kernels_sm70.gpu_checks import relative_l2, same_bits
 from kernels_sm70.hyper_connection import STREAMS, launch, reference, weights
 from kernels_sm70.hyper_connection.cases import (
+    CLUSTERED,
+    COUNTER,
     EPS,
+    FUSED1,
+    FUSED2,
     STAGE_REL_L2,
     Inputs,
     Outputs,
@@ -38,6 +42,7 @@ def emulated(
     volta: bool = False,
     order: int = emulate.FORWARD,
     source_text: str | None = None,
+    form: str = COUNTER,
 ) -> Outputs:
     """Run the three kernels one after another over poisoned, guarded outputs."""
     (rows, depth), rank = given.residual.shape, given.up.shape[1]
@@ -45,9 +50,9 @@ def emulated(
     widths = (depth, depth, rank, STREAMS, depth // STREAMS)
     out = Outputs(*(arena.empty(rows, n, dtype=given.residual.dtype) for n in widths))
     library = emulate.library("hyper_connection", volta=volta, source_text=source_text)
-    for plan in plans(given, out, arch="sm_70" if volta else "sm_90", clustered=False):
+    for plan in plans(given, out, arch="sm_70" if volta else "sm_90", form=form):
         shape = plan.geometry
-        how = emulate.Launch(shape.grid, shape.dynamic_shared_bytes, order)
+        how = emulate.Launch(shape.grid, shape.dynamic_shared_bytes, order, shape.cluster)
         emulate.run(library, plan.entry, plan.args, launch=how)
     arena.check()
     return out
@@ -68,6 +73,24 @@ def test_real_geometry_meets_the_oracle(dtype: torch.dtype, volta: bool) -> None
     out = emulated(given, volta=volta)
     verify(given, out, "real geometry")
     verify_whole(given, out, "real geometry")
+
+
+@pytest.mark.parametrize("form", [CLUSTERED, FUSED1, FUSED2])
+@pytest.mark.parametrize(
+    ("rows", "dtype", "order"),
+    [(3, FP16, emulate.REVERSE), (16, BF16, emulate.SHUFFLED), (24, FP16, emulate.FORWARD)],
+)
+def test_cluster_forms_meet_the_oracle(
+    rows: int, dtype: torch.dtype, form: str, order: int
+) -> None:
+    given = inputs(rows, dtype, CPU, seed=rows)
+    out = emulated(given, form=form, order=order)
+    verify(given, out, form)
+    verify_whole(given, out, form)
+    if form == CLUSTERED:
+        plain = emulated(given)
+        pairs = zip(out.all(), plain.all(), strict=True)
+        assert all(same_bits(a, b) for a, b in pairs)
 
 
 @pytest.mark.parametrize(("hidden", "rank"), [(16, 32), (336, 32), (656, 96), (2560, 320)])
@@ -247,6 +270,43 @@ MUTANTS = {
         "    });\n  }\n  const Payload* const xn",
     ),
 }
+
+
+CLUSTER_MUTANTS = {
+    "squares of the own half twice": (
+        "squares[token] + squares[kTokens + token]",
+        "2.0f * squares[half * kTokens + token]",
+    ),
+    "squares not waited for": ("  wait_inbox(squares_inbox);\n", ""),
+    "sums not waited for": ("  wait_inbox(inbox);\n", ""),
+    "a rank left out": (
+        "for (int rank = 0; rank < kDownCluster; ++rank)",
+        "for (int rank = 0; rank < kDownCluster - 1; ++rank)",
+    ),
+    "pushed to the wrong rank": (
+        "e % kShare, e / kShare, sum_of_warps",
+        "e % kShare, kDownCluster - 1 - e / kShare, sum_of_warps",
+    ),
+    "block of the other half": (
+        "args.block + token * args.block_stride + in_stream + 32 * step",
+        "args.block + token * args.block_stride + in_slice + 32 * step",
+    ),
+    "norm weight of the other half": (
+        "stream_weight_stride + in_stream",
+        "stream_weight_stride + in_slice",
+    ),
+    "R' stored by nobody": ("if (blockIdx.y == 0 && token < args.rows)", "if (blockIdx.y == 99)"),
+}
+
+
+@pytest.mark.parametrize("name", CLUSTER_MUTANTS)
+def test_cluster_mutants_fail(name: str) -> None:
+    old, new = CLUSTER_MUTANTS[name]
+    text = (PACKAGE_ROOT / "hyper_connection" / "kernel.cuh").read_text()
+    assert old in text, f"the mutant's target is gone: {old}"
+    mutated, given = text.replace(old, new), inputs(9, FP16, CPU, seed=1)
+    with pytest.raises((AssertionError, emulate.EmulationError)):
+        verify(given, emulated(given, source_text=mutated, form=FUSED2), "mutant")
 
 
 def _caught(mutated: str) -> bool:
