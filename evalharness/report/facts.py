@@ -11,18 +11,23 @@ import numpy as np
 from evalharness.redact import redact_argv, redact_env
 from evalharness.runs import Run, StoredCell
 
+# Fewer samples of a gauge (a cell of a few seconds) hit its start and end rather than its load.
+MIN_SAMPLES = 5
+
 
 def load_rows(run: Run) -> Iterator[dict[str, Any]]:
     """Concurrency really reached, one row a cell.
 
     `in_flight` is the client's mean over the cell before its tail; `running_mean` the server's
-    own vllm:num_requests_running; `reached_share` their smaller one over C.
+    own vllm:num_requests_running; `reached_share` their smaller one over C, the server's only
+    where it was sampled often enough to mean anything.
     """
     for cell in run.cells.values():
         record = cell.record
         samples = record["running_samples"]
         running = float(np.mean(samples)) if samples else None
-        known = [v for v in (record["concurrency_reached"], running) if v is not None]
+        seen = running if len(samples) >= MIN_SAMPLES else None
+        known = [v for v in (record["concurrency_reached"], seen) if v is not None]
         yield {
             **_key(cell),
             "launch": cell.launch,

@@ -151,17 +151,16 @@ def needed(row: Row) -> str:
 
 def nll_chips(document: Row, arm: str, mode: str) -> Iterator[dict[str, Any]]:
     """Yield the overview's chips of an arm in one NLL mode: mean delta and tail share."""
-    aa = document["design"]["aa"]
-    for row in document["nll"]["cells"] if arm != aa else document["aa"]:
-        summary = row["nll"] if arm == aa else row["summary"]
-        if (arm != aa and row["arm"] != arm) or row["mode"] != mode or summary is None:
+    noise = arm == document["design"]["aa"]
+    for row in document["aa"] if noise else document["nll"]["cells"]:
+        if row["mode"] != mode or (row["table"] if noise else row["arm"] != arm):
             continue
-        verdict = None if arm == aa else row["verdict"]
+        summary = row["nll"] if noise else row["summary"]
         yield {
             "concurrency": row["concurrency"],
-            "verdict": verdict,
-            "text": f"{nats(summary['estimate'])} nats",
-            "flips": f"tail {100 * summary['tail_share']:.2g}%",
+            "verdict": None if noise else row["verdict"],
+            "text": f"{nats(summary['estimate'])} nats" if summary else "unobserved",
+            "flips": f"tail {100 * summary['tail_share']:.2g}%" if summary else "",
             "words": f"C{row['concurrency']}: {row['reason']}",
         }
 

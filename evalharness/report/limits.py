@@ -27,23 +27,33 @@ def cannot_say(
 
 
 def _reach(judged: Judgement) -> Iterator[str]:
+    """Say what each suite's size leaves open; suites of one size share the sentence."""
+    groups: dict[tuple[int, float, float], list[str]] = {}
+    undeclared: list[str] = []
+    hopeless: dict[float, list[str]] = {}
     for reach in judged.verdict.reach:
         name = f"{reach.suite} ({reach.mode})"
         concordant = 100 * reach.smallest_if_concordant
         # the power formula is the score test's; for very few cases the gate asks for more
         powered = max(100 * reach.smallest_at_power_80, concordant)
-        yield (
-            f"{name}: {reach.cases} cases exclude no loss smaller than {concordant:.1f} points, "
-            f"even with every case equal; with one case in twenty differing by chance, the "
-            f"smallest margin met in 4 runs of 5 is {powered:.1f} points."
-        )
+        groups.setdefault((reach.cases, concordant, powered), []).append(name)
         if reach.margin is None:
-            yield f"{name}: no margin was declared, so nothing is decided here."
+            undeclared.append(name)
         elif reach.margin < reach.smallest_if_concordant:
-            yield (
-                f"{name}: the declared margin of {100 * reach.margin:g} points is too small for "
-                "this many cases: it is not met even if every case is equal."
-            )
+            hopeless.setdefault(100 * reach.margin, []).append(name)
+    for (cases, concordant, powered), names in groups.items():
+        yield (
+            f"{', '.join(names)}: {cases} cases exclude no loss smaller than {concordant:.1f} "
+            "points, even with every case equal; with one case in twenty differing by chance, "
+            f"the smallest margin met in 4 runs of 5 is {powered:.1f} points."
+        )
+    for margin, names in hopeless.items():
+        yield (
+            f"{', '.join(names)}: the declared margin of {margin:g} points is too small for this "
+            "many cases: it is not met even if every case is equal."
+        )
+    if undeclared:
+        yield f"{', '.join(undeclared)}: no margin was declared, so nothing is decided there."
 
 
 def _noise(judged: Judgement) -> Iterator[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 import json
 import math
 import re
@@ -18,7 +20,9 @@ from evalharness.report.markdown import code, plain, render_markdown
 from evalharness.report.texts import divergence, first_difference
 from evalharness.report.tokens import kl_top
 from evalharness.runs import load_run
+from evalharness.store.lines import decode_line, encode_line
 from evalharness.types import CellKey
+from tests.nll.answers import decoded, prefilled
 from tests.report.plant import (
     BFCL,
     GSM8K,
@@ -113,6 +117,47 @@ def test_token_sections_hold_what_was_planted(tmp_path: Path) -> None:
     assert shares[10.0] == 0
 
 
+@pytest.mark.parametrize("mode", ["decode", "prefill"])
+def test_the_extreme_tokens_text_is_the_servers_own(tmp_path: Path, mode: str) -> None:
+    suite = SuiteSpec("nll", mode, 60, "nll", "raw/1")
+
+    def logprobs(key: CellKey, index: int) -> list[float | None]:
+        return [-0.5, -2.0 if key.arm == "hc" and index == 3 else -0.5, -0.5]
+
+    plant = Plant(suites=(suite,), factors=ONE_FACTOR, concurrency=(4,), logprobs=logprobs)
+    run = plant_run(tmp_path / "run", plant)
+    entries = [{str(t): {"logprob": -1.0, "decoded_token": f"<t{t}>"}} for t in (7, 8, 9, 10, 11)]
+    body = {
+        "decode": decoded([-0.5, -2.0, -0.5], ids=[9, 10, 11]),
+        "prefill": prefilled(entries, [7, 8, 9, 10, 11]),
+    }[mode]
+    replace_bodies(run, "hc", body)
+    (cell,) = report(run)["nll"]["cells"]
+    assert cell["summary"]["largest"]["position"] == 1
+    assert cell["summary"]["largest"]["text"] == {"decode": "t10", "prefill": "<t10>"}[mode]
+
+
+def replace_bodies(run: Path, arm: str, body: str) -> None:
+    """Give every stored response of an arm another body, with checks and digests to match."""
+    for file in run.glob(f"responses/{arm}/*/*.jsonl"):
+        stored = [decode_line(line).response for line in file.read_bytes().split(b"\n")[:-1]]
+        lines = [encode_line(dataclasses.replace(one, body=body)) for one in stored]
+        file.write_bytes(b"".join(lines))
+        record = file.with_name(file.name.replace(".jsonl", ".cell.json"))
+        facts = json.loads(record.read_text())
+        facts["responses_sha256"] = hashlib.sha256(b"".join(lines)).hexdigest()
+        record.write_text(json.dumps(facts))
+        checks = {
+            r.case_id: decode_line(line[:-1]).check for r, line in zip(stored, lines, strict=True)
+        }
+        for scores in run.glob(f"scores/*/{arm}/{file.parent.name}/{file.name}"):
+            rows = [json.loads(line) for line in scores.read_text().splitlines()]
+            for row in rows:
+                row["response_digest"] = checks[row["case_id"]]
+            scores.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_sums(run)
+
+
 def test_tokens_that_are_not_the_controls_are_unobserved(tmp_path: Path) -> None:
     plant = Plant(
         suites=(SMALL_NLL,), factors=ONE_FACTOR, concurrency=(4,),
@@ -168,7 +213,7 @@ def test_limits_name_low_concurrency_levels_without_proof_and_the_reach(tmp_path
     run = plant_run(tmp_path / "run", Plant(factors=ONE_FACTOR, aa=False))
     for file in run.glob("responses/hc/*/*.cell.json"):
         record = json.loads(file.read_text())
-        record |= {"running_samples": [1, 1], "client_bound": True}
+        record |= {"running_samples": [1] * 9, "client_bound": True}
         file.write_text(json.dumps(record))
     for file in run.glob("arms/hc/*/server.json"):
         facts = json.loads(file.read_text())
