@@ -53,6 +53,8 @@ class ServerProcess:
         await warden.stdin.drain()
         first = json.loads(await warden.stdout.readline() or b"{}")
         if "pid" not in first:
+            warden.stdin.close()
+            await warden.wait()
             reason = printable(str(first.get("error", "the warden ended at once")))
             raise ServerError(f"the server could not be started: {reason}")
         process.pid = int(first["pid"])

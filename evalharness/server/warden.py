@@ -131,7 +131,8 @@ def supervise(child: subprocess.Popen[bytes], grace_s: float) -> dict[str, Any]:
 def main() -> None:
     """Start the server, watch it, end it."""
     for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)
+        # A handler, not SIG_IGN: the server would inherit an ignored SIGTERM and never stop.
+        signal.signal(number, lambda *_: None)
     _libc.prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     line = b""
     while not line.endswith(b"\n"):

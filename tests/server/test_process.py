@@ -88,6 +88,7 @@ async def test_a_killed_warden_takes_the_server_along(tmp_path: Path) -> None:
     pids = await pids_of(log)
     os.kill(process._warden.pid, signal.SIGKILL)
     await asyncio.wait_for(process.exited.wait(), 20)
+    assert (await process.stop())["signal"] == "SIGKILL"
     wait_gone([pids[0]])
     os.kill(pids[1], signal.SIGKILL)  # left its group by a session of its own; see kill_leftovers
 
