@@ -7,7 +7,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evalharness.client import Client
+from evalharness.client import Client, Prepared
 from evalharness.drive import drive
 from evalharness.errors import ServerError
 from evalharness.nll.score import body_text
@@ -51,7 +51,8 @@ def ask(endpoint: Endpoint, requests: Sequence[Request], *, concurrency: int) ->
             api_key=endpoint.api_key,
             timeout_s=endpoint.timeout_s,
         ) as client:
-            await drive(requests, client.send, sink=sink, concurrency=concurrency)
+            prepared = [Prepared(request) for request in requests]
+            await drive(prepared, client.send, sink=sink, concurrency=concurrency)
         return sink.responses
 
     found = asyncio.run(run())
