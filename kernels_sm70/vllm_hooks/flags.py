@@ -29,6 +29,11 @@ class Flag:
 
 FLAGS: tuple[Flag, ...] = (
     Flag("VLLM_SM70_QWEN38_BATCH_HC_FP16", "hyper_connection", "batched hyper-connections"),
+    Flag(
+        "VLLM_SM70_QWEN38_BATCH_HC_SHARDED",
+        "hyper_connection_sharded",
+        "batched hyper-connections, the up projection sharded over the ranks",
+    ),
     Flag("VLLM_SM70_GDN_BATCH_SPLIT_COPY", "gdn_split", "GDN split copy in one launch"),
     Flag("VLLM_SM70_QWEN38_GROUPED_MOE", "moe_grouped", "grouped MoE decode"),
     Flag("VLLM_SM70_QWEN38_QSA_EXPAND", "qsa_expand", "QSA block index expansion"),

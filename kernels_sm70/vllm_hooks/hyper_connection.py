@@ -55,23 +55,23 @@ def prepare(module: Any, device: Any) -> None:
     """Load the kernels: one boundary on zeros for each width of tile."""
     import torch
 
-    down, up = _down_weight(module), _weight(module.input_mix_weight_up)
+    down, up = down_weight(module), weight_of(module.input_mix_weight_up)
     for rows in WARM_ROWS:
         wide = torch.zeros(rows, up.shape[0], dtype=up.dtype, device=device)
         narrow = wide[:, : module.hidden_size].contiguous()
-        if _refusal(module, wide, narrow, None) is None:
+        if refusal(module, wide, narrow, None) is None:
             _boundary(module, wide, narrow, None, down=down, up=up)
 
 
-def _weight(linear: Any) -> Any:
+def weight_of(linear: Any) -> Any:
     """The projection's plain weight [out, in]; the CPU build keeps only a packed one of its own."""
     return getattr(linear, KEPT, linear.weight)
 
 
-def _down_weight(module: Any) -> Any:
+def down_weight(module: Any) -> Any:
     if module.use_combine:
-        return _weight(module.input_mix_weight_down_block_inject)
-    return _weight(module.input_mix_weight_down)
+        return weight_of(module.input_mix_weight_down_block_inject)
+    return weight_of(module.input_mix_weight_down)
 
 
 def _make_keep_plain(original: Method) -> Method:
@@ -83,13 +83,13 @@ def _make_keep_plain(original: Method) -> Method:
     return process_weights_after_loading
 
 
-def _refusal(module: Any, residual: Any, block: Any, injection: Any) -> str | None:
+def refusal(module: Any, residual: Any, block: Any, injection: Any) -> str | None:
     """Why the original must run, from shapes, types and layout only; None when the kernels may."""
     from kernels_sm70.hyper_connection import op
 
     injected = STREAMS if module.use_combine else 0
-    up = _weight(module.input_mix_weight_up)
-    reason: str | None = op.route(residual, _down_weight(module), up, injected)
+    up = weight_of(module.input_mix_weight_up)
+    reason: str | None = op.route(residual, down_weight(module), up, injected)
     if reason is not None:
         return reason
     others = [tensor for tensor in (block, injection) if tensor is not None]
@@ -121,14 +121,14 @@ def _boundary(module: Any, residual: Any, block: Any, injection: Any, *, down: A
 
 
 def _serve(module: Any, residual: Any, block: Any, injection: Any, *, original: Method) -> Any:
-    reason = _refusal(module, residual, block, injection)
+    reason = refusal(module, residual, block, injection)
     if reason is not None:
         from kernels_sm70.hyper_connection import op
 
         op.count_fallback(reason, residual.shape[0], residual.device)
         return original()
-    up = _weight(module.input_mix_weight_up)
-    return _boundary(module, residual, block, injection, down=_down_weight(module), up=up)
+    up = weight_of(module.input_mix_weight_up)
+    return _boundary(module, residual, block, injection, down=down_weight(module), up=up)
 
 
 def _make_mix(original: Method) -> Method:

@@ -17,7 +17,7 @@ FILES = sorted(path for path in FOLDER.glob("*.yaml") if path.stem.startswith(("
 WANTED = {
     "sm70": {"control", "hc", "moe", "hc+moe", "fault"},
     "sm70-checks": {"control", "stock", "gdn", "qsa"},
-    "sm70-tp2": {"control", "hc+moe+gdn"},
+    "sm70-tp2": {"control", "hc=on+moe+gdn", "hc=sharded"},
 }
 VLLM_FLAGS = {
     "dtype",

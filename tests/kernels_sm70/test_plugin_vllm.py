@@ -34,6 +34,7 @@ HC, GDN, MOE, EXPAND, SCORER = (
     "VLLM_SM70_QWEN38_QSA_EXPAND",
     "VLLM_SM70_QWEN38_QSA_SCORER",
 )
+SHARDED = "VLLM_SM70_QWEN38_BATCH_HC_SHARDED"
 HIDDEN, RANK, STREAMS = 512, 64, 4
 TARGETS = (
     ("vllm.models.qwen4_exp.nvidia.hyperconnection", "GatedResidual", "mix"),
@@ -147,8 +148,12 @@ def test_the_hooks_of_a_gpu_are_in_this_vllm() -> None:
     """Applied and put back, on the CPU: what a GPU would have replaced, with its signatures."""
     from kernels_sm70.vllm_hooks.session import Session
 
-    hooks = tuple(importlib.import_module(f"kernels_sm70.vllm_hooks.{flag.hook}") for flag in FLAGS)
-    flags = {flag.variable: True for flag in FLAGS}
+    flags = {flag.variable: flag.variable != SHARDED for flag in FLAGS}
+    hooks = tuple(
+        importlib.import_module(f"kernels_sm70.vllm_hooks.{flag.hook}")
+        for flag in FLAGS
+        if flags[flag.variable]
+    )
     session = Session(flags, hooks, "0.32.0", "sm_90", "0.1.0")
     layer = importlib.import_module(TARGETS[2][0]).QwenGatedDeltaNetAttention
     before = vars(layer)["forward_cuda"]
@@ -238,6 +243,55 @@ def test_hyper_connection_fallback_keeps_every_bit(
     served = residual["layer"].combine_and_mix(state, block, logits)
     assert counts() == {f"hyper_connection.fallback.{reason}": {str(rows): 1}}
     assert all(torch.equal(one, two) for one, two in zip(served, stock, strict=True))
+
+
+def test_both_hyper_connection_routes_at_once_are_refused(register: Any) -> None:
+    before = held()
+    both = r"hyper_connection and hyper_connection\.sharded both hook"
+    with pytest.raises(PluginError, match=both):
+        register(HC, SHARDED)
+    assert all(one is two for one, two in zip(held(), before, strict=True))
+
+
+def test_one_rank_has_nothing_to_shard(residual: Any, register: Any) -> None:
+    register(SHARDED)
+    session = plugin.active_session()
+    assert session is not None
+    model = torch.nn.ModuleList(residual.values())
+    worker = SimpleNamespace(rank=0, model_runner=SimpleNamespace(get_model=lambda: model))
+    with pytest.raises(PluginError, match="two tensor-parallel ranks or more, found 1"):
+        session.after_load(worker)
+
+
+def test_two_ranks_gather_the_pieces_side_by_side() -> None:
+    """Two processes over gloo: the sharded boundary equals the replicated one in every bit."""
+    import subprocess
+
+    from vllm.utils.network_utils import get_open_port
+
+    script, port = Path(__file__).parent / "sharded_ranks.py", str(get_open_port())
+    environ = {
+        **os.environ,
+        "PYTHONPATH": str(Path(__file__).resolve().parents[2]),
+        CPU_REFERENCE: "1",
+        SHARDED: "1",
+        "OMP_NUM_THREADS": "1",
+        # Names the shared memory of vLLM's CPU communicator; its executor sets it for workers.
+        "VLLM_DIST_IDENT": f"kernels-sm70-{port}",
+    }
+    ranks = [
+        subprocess.Popen(
+            [sys.executable, str(script), str(rank), port],
+            env=environ,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    said = [process.communicate(timeout=180)[0] for process in ranks]
+    assert [process.returncode for process in ranks] == [0, 0], said
+    assert all("equal at 2, 8 and 17 rows; fallback at 1 and 18" in text for text in said), said
 
 
 def test_a_strided_block_goes_to_the_original(residual: Any, register: Any) -> None:
