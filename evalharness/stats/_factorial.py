@@ -9,7 +9,7 @@ error is this one times sqrt((n - 1)/n).
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
@@ -24,6 +24,8 @@ from evalharness.stats._results import FactorialEffect, FactorialEffects
 
 _FLIPS = 9999
 
+Levels = Sequence[Sequence[int | str]] | Sequence[Mapping[str, int | str]]
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Contrasts:
@@ -34,30 +36,44 @@ class _Contrasts:
     names: tuple[str, ...]
 
 
-def _levels(levels: ArrayLike, arms: int) -> FloatArray:
-    coded = np.asarray(levels, dtype=np.float64)
-    if coded.ndim != 2 or coded.shape[0] != arms or not np.isin(coded, (0.0, 1.0)).all():
-        raise ValueError(
-            f"levels: expected {arms} arms x factors of 0 and 1, found shape {coded.shape}"
-        )
+def _coded(levels: Levels) -> tuple[FloatArray, tuple[str, ...]]:
+    """Rows of 0 and 1 as they are; of labels, 0 where the label is the first arm's."""
+    rows = [tuple(row.values()) if isinstance(row, Mapping) else tuple(row) for row in levels]
+    names = tuple(levels[0]) if isinstance(levels[0], Mapping) else ()
+    if len({len(row) for row in rows}) != 1:
+        raise ValueError("levels: expected the same number of factors for every arm")
+    if all(value in (0, 1) for row in rows for value in row):
+        return np.array(rows, dtype=np.float64), names
+    many = [len(set(column)) for column in zip(*rows, strict=True)]
+    if max(many) > 2:
+        raise ValueError(f"levels: expected two levels of every factor, found {many}")
+    coded = [[value != base for value, base in zip(row, rows[0], strict=True)] for row in rows]
+    return np.array(coded, dtype=np.float64), names
+
+
+def _design(levels: Levels, arms: int) -> tuple[FloatArray, tuple[str, ...]]:
+    if len(levels) != arms or not arms:
+        raise ValueError(f"levels: expected one row for each of {arms} arms, found {len(levels)}")
+    coded, names = _coded(levels)
     expected = 2 ** coded.shape[1]
     if arms != expected or len({tuple(row) for row in coded}) != expected:
         raise ValueError(
             f"levels: expected each of the {expected} combinations of "
             f"{coded.shape[1]} two-level factors once, found {arms} arms"
         )
-    return coded
+    return coded, names
 
 
-def _contrasts(y: FloatArray, coded: FloatArray, names: Sequence[str] | None) -> _Contrasts:
+def _contrasts(y: FloatArray, coded: FloatArray, names: Sequence[str]) -> _Contrasts:
     count = coded.shape[1]
-    letters = tuple(names) if names is not None else tuple(chr(65 + i) for i in range(count))
+    letters = tuple(names) or tuple(chr(65 + i) for i in range(count))
     if len(letters) != count:
         raise ValueError(f"names: expected {count}, found {len(letters)}")
     subsets = [s for size in range(1, count + 1) for s in combinations(range(count), size)]
     signs = 2 * coded - 1
     columns = [signs[:, list(s)].prod(axis=1) / 2 ** (count - len(s)) for s in subsets]
-    joined = tuple("".join(letters[i] for i in s) for s in subsets)
+    mark = "" if all(len(name) == 1 for name in letters) else ":"
+    joined = tuple(mark.join(letters[i] for i in s) for s in subsets)
     return _Contrasts(y @ np.column_stack(columns), tuple(subsets), joined)
 
 
@@ -132,9 +148,16 @@ def _half_widths(
     return out
 
 
+def _effect(
+    name: str, factors: tuple[int, ...], column: FloatArray, *, half: float, p: float
+) -> FactorialEffect:
+    mean, se = float(column.mean()), float(column.std(ddof=1)) / math.sqrt(column.size)
+    return FactorialEffect(name, factors, mean, se, mean - half, mean + half, p)
+
+
 def factorial_effects(
     outcomes: ArrayLike,
-    levels: ArrayLike,
+    levels: Levels,
     *,
     names: Sequence[str] | None = None,
     confidence: float = 0.95,
@@ -143,32 +166,27 @@ def factorial_effects(
 ) -> FactorialEffects:
     """Return every main effect and interaction with simultaneous intervals.
 
-    `outcomes`: n cases x 2^f arms, 0/1 or real; `levels`: 2^f arms x f factors of 0 and 1, in
-    the order of the columns. Estimates have the unit of the outcomes. Intervals: studentized
-    max-t over cases; `p`: two-sided sign-flip test, exact for 0/1 outcomes. ValueError on a
-    partial factorial, other shapes, NaN, fewer than two cases.
+    `outcomes`: n cases x 2^f arms, 0/1 or real; `levels`: one row of f levels per arm, in the
+    order of the columns: 0 and 1, or labels (the first arm's are "off"), or a mapping from
+    factor to label. Effects are named A, B, AB, or by `names` or the factors; estimates have
+    the unit of the outcomes. Intervals: studentized max-t over cases; `p`: two-sided sign-flip
+    test, exact for 0/1 outcomes. ValueError on a partial factorial, other shapes, NaN, fewer
+    than two cases.
     """
     y = as_matrix(outcomes, "outcomes")
     require_open_unit(confidence=confidence)
     if y.shape[0] < 2:
         raise ValueError(f"outcomes: expected two or more cases, found {y.shape[0]}")
-    contrasts = _contrasts(y, coded := _levels(levels, y.shape[1]), names)
+    coded, factors = _design(levels, y.shape[1])
+    contrasts = _contrasts(y, coded, names or factors)
     v, scale = contrasts.values, 2 ** (coded.shape[1] - 1)
     binary = bool(((y >= 0) & (y <= 1)).all())
     floors = np.array([float(binary) * 2 ** (len(s) - 1) for s in contrasts.factors])
     half = _half_widths(v, floors, alpha=1 - confidence, n_resamples=n_resamples, seed=seed)
-    means, errors = v.mean(axis=0), v.std(axis=0, ddof=1) / math.sqrt(v.shape[0])
+    rows = zip(contrasts.names, contrasts.factors, v.T, half, strict=True)
     return FactorialEffects(
         tuple(
-            FactorialEffect(
-                name=contrasts.names[j],
-                factors=contrasts.factors[j],
-                estimate=float(means[j]),
-                se=float(errors[j]),
-                lower=float(means[j] - half[j]),
-                upper=float(means[j] + half[j]),
-                p=_flip_p(v[:, j], scale, seed),
-            )
-            for j in range(v.shape[1])
+            _effect(name, factors, column, half=float(width), p=_flip_p(column, scale, seed))
+            for name, factors, column, width in rows
         )
     )

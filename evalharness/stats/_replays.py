@@ -19,22 +19,21 @@ def _differences(differences: ArrayLike) -> FloatArray:
     d = as_matrix(differences, "differences")
     if not np.isin(d, (-1.0, 0.0, 1.0)).all():
         raise ValueError("differences: expected only -1 (loss), 0 and 1 (win)")
-    if d.shape[0] < 2:
-        raise ValueError(f"differences: expected two or more cases, found {d.shape[0]}")
     return d
 
 
 def design_effect(differences: ArrayLike) -> float:
-    """Return cluster variance over naive variance, clipped to [1, C]; C without discordance.
+    """Return cluster variance over naive variance, clipped to [1, C].
 
-    `differences`: cases x C observations of candidate minus control (-1, 0, 1). ValueError on
-    other values or fewer than two cases.
+    `differences`: cases x C observations of candidate minus control (-1, 0, 1). C where there
+    is no discordance or a single case, so that nothing can be estimated. ValueError on other
+    values.
     """
     d = _differences(differences)
     n, c = d.shape
     share, mean = float((d != 0).mean()), float(d.mean())
     naive = n * c * (share - mean * mean)
-    if share == 0 or naive <= 0:
+    if n < 2 or naive <= 0:
         return float(c)
     return float(np.clip(n * d.sum(axis=1).var(ddof=1) / naive, 1.0, c))
 

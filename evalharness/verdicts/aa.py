@@ -2,9 +2,13 @@
 
 Which of two equal launches is called control is chance, so a difference in either direction
 fails the check: a drifted control flatters every arm as much as a drifted A/A accuses it.
+Like harm of an arm, a difference must hold over all the cells that are looked at (Bonferroni):
+of a dozen cells one in five runs would otherwise fail by chance alone.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 from evalharness.stats import sign_test
 from evalharness.verdicts.cell_types import Discordance
@@ -21,8 +25,16 @@ def _either_way(pair: Pair) -> float:
     return sign_test(max(wins, losses), min(wins, losses)).p_one_sided
 
 
-def _fails(pair: Pair, *, margin: float | None, alpha: float) -> bool:
-    if _either_way(pair) > alpha:
+@dataclass(frozen=True, slots=True)
+class _Limits:
+    margin: float | None
+    alpha: float
+    contrasts: int
+
+
+def _fails(pair: Pair, limits: _Limits) -> bool:
+    margin, alpha = limits.margin, limits.alpha
+    if _either_way(pair) * limits.contrasts > alpha:
         return False
     if margin is None:
         return True
@@ -48,9 +60,10 @@ def _missing(table: OutcomeTable) -> AaCheck:
     )
 
 
-def check_aa(plan: PlanFacts, table: OutcomeTable) -> AaCheck | None:
+def check_aa(plan: PlanFacts, table: OutcomeTable, *, contrasts: int = 1) -> AaCheck | None:
     """Judge the A/A launch of a cell; None where the plan declared none.
 
+    `contrasts`: how many cells are judged together, over which a difference must hold.
     Judged on the cases both launches observed; "incomplete" where the unobserved ones could
     make it fail, or where the launch is missing.
     """
@@ -59,15 +72,14 @@ def check_aa(plan: PlanFacts, table: OutcomeTable) -> AaCheck | None:
     if plan.aa not in table.arms or plan.control not in table.arms:
         return _missing(table)
     pair = pair_of(table, control=plan.control, candidate=plan.aa)
-    margin = plan.margin(table.suite, table.mode)
     seen, hidden = pair.observed(), int(pair.unobserved.sum())
     counts: Discordance = seen.discordance()
     if counts.n == 0:
         return _missing(table)
-    failed = _fails(seen, margin=margin, alpha=plan.alpha)
+    limits = _Limits(plan.margin(table.suite, table.mode), plan.alpha, contrasts)
+    failed = _fails(seen, limits)
     worst = hidden > 0 and any(
-        _fails(way.bounded("worst"), margin=margin, alpha=plan.alpha)
-        for way in (pair, Pair(pair.candidate, pair.control))
+        _fails(way.bounded("worst"), limits) for way in (pair, Pair(pair.candidate, pair.control))
     )
     reason = f"{counts.wins + counts.losses} of {counts.n} cases differ between equal launches"
     if failed:

@@ -53,7 +53,7 @@ def _harm_of(m: Measured | MeasuredNll, bound: str) -> float:
 
 
 def _candidates_of(plan: PlanFacts, table: OutcomeTable | NllTable) -> list[str]:
-    if plan.control not in table.arms:
+    if plan.control not in table.arms or not table.case_ids:
         return []
     return [arm for arm in plan.candidates if arm in table.arms]
 
@@ -76,6 +76,15 @@ def _missing(
         for suite, mode, c in dict.fromkeys(wanted)
         if (suite, mode, c) not in found
     )
+
+
+def _aa_checks(
+    plan: PlanFacts, outcomes: Sequence[OutcomeTable], nll: Sequence[NllTable]
+) -> dict[_Place, AaCheck]:
+    count = len(outcomes) + len(nll)
+    checks = [check_aa(plan, t, contrasts=count) for t in outcomes]
+    checks += [check_nll_aa(plan, t, contrasts=count) for t in nll]
+    return {(c.suite, c.mode, c.concurrency): c for c in checks if c is not None}
 
 
 def _judge_cells(
@@ -161,9 +170,9 @@ def judge(
     """
     tables: list[OutcomeTable | NllTable] = [*outcomes, *nll]
     check_tables(plan, tables)
+    outcomes = [t for t in outcomes if t.case_ids]  # a table without cases is missing data
     reasons = exploratory_reasons(plan, tables)
-    checks = [check_aa(plan, t) for t in outcomes] + [check_nll_aa(plan, t) for t in nll]
-    aa = {(c.suite, c.mode, c.concurrency): c for c in checks if c is not None}
+    aa = _aa_checks(plan, outcomes, nll)
     arms = _judge_arms(plan, outcomes, nll, aa=aa, exploratory=bool(reasons))
     effects = [outcome_effects(plan, t) for t in outcomes] + [nll_effects(plan, t) for t in nll]
     return RunVerdict(

@@ -6,10 +6,12 @@ change of the model. The mean has no trustworthy interval below 60 cases and is 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from evalharness.stats import sign_test
 from evalharness.verdicts.cell_types import NllCellVerdict, NllSummary, Underlying
@@ -159,11 +161,11 @@ def measure_nll(plan: PlanFacts, table: NllTable, arm: str) -> MeasuredNll:
     )
 
 
-def check_nll_aa(plan: PlanFacts, table: NllTable) -> AaCheck | None:
+def check_nll_aa(plan: PlanFacts, table: NllTable, *, contrasts: int = 1) -> AaCheck | None:
     """Judge the A/A launch's own deltas; None where the plan declared none.
 
-    It fails where its tail share exceeds the declared one, or its mean is shown to differ
-    from zero without being equivalent to it.
+    It fails where its tail share exceeds the declared one, or its mean is shown (over all the
+    `contrasts` judged together) to differ from zero without being equivalent to it.
     """
     if plan.aa is None:
         return None
@@ -176,7 +178,7 @@ def check_nll_aa(plan: PlanFacts, table: NllTable) -> AaCheck | None:
     if summary is not None:
         reason = f"A/A mean {summary.estimate:+.6f} nats/token, tail share {summary.tail_share:.5f}"
     if summary is not None and margin is not None:
-        drifted = mean.p > plan.alpha and mean.p_shift <= plan.alpha
+        drifted = mean.p > plan.alpha and mean.p_shift * contrasts <= plan.alpha
         failed = drifted or summary.tail_share > margin.tail_share
     return AaCheck(
         suite="nll",
@@ -221,14 +223,29 @@ def _reason(m: MeasuredNll, verdict: Underlying, *, alpha: float, aa: AaCheck | 
         return f"the tail cannot be judged without an A/A launch: {at}"
     if verdict == "undecided" and aa is not None and aa.failed:
         return f"{aa.reason}: nobody is admitted here"
-    if verdict == "undecided" and m.tail is not None and m.tail.floor > m.margin.tail_share:
-        return (
-            f"with no token exceeding at all, this many cases bound the tail share only to "
-            f"{m.tail.floor:.4g}: {at}"
-        )
     if verdict == "undecided":
-        return f"equivalence is not shown: {at}"
+        return f"equivalence is not shown: {at}{_need(m, alpha)}"
     return f"equivalent within the margins: {at}"
+
+
+def _need(m: MeasuredNll, alpha: float) -> str:
+    """What an undecided cell would need: cases for the mean, and for the tail's bound."""
+    if m.margin is None or m.summary is None:
+        return ""
+    parts = []
+    if m.p_mean > alpha and m.summary.se > 0:
+        # two one-sided tests, 80% power where the arms are truly equal
+        reach = -float(ndtri(alpha)) - float(ndtri(0.1))
+        ratio = reach * m.summary.se / m.margin.nats_per_token
+        need = math.ceil(m.summary.cases * ratio**2)
+        parts.append(f"the mean needs about {need} cases for 80% power if the arms are equal")
+    if m.tail is not None and m.tail.floor > m.margin.tail_share:
+        need = math.ceil(m.summary.cases * m.tail.floor / m.margin.tail_share)
+        parts.append(
+            f"with no token exceeding at all, {m.summary.cases} cases bound the tail share only "
+            f"to {m.tail.floor:.4g}; about {need} would do"
+        )
+    return "".join(f"; {part}" for part in parts)
 
 
 def _notes(m: MeasuredNll) -> tuple[str, ...]:

@@ -146,6 +146,22 @@ def test_null_factor_relabelling_arms_within_a_case_mirrors_the_effects(n: int, 
     assert swapped["A"].p == pytest.approx(effects["A"].p)
 
 
+def test_levels_may_be_labels_or_mappings() -> None:
+    y = np.random.default_rng(3).integers(0, 2, size=(30, 4))
+    plain = stats.factorial_effects(y, [(0, 0), (1, 0), (0, 1), (1, 1)], n_resamples=50)
+    labels = [("off", "a"), ("on", "a"), ("off", "b"), ("on", "b")]
+    assert stats.factorial_effects(y, labels, n_resamples=50) == plain
+    named = [{"hc": one, "moe": other} for one, other in labels]
+    found = stats.factorial_effects(y, named, n_resamples=50)
+    assert [e.name for e in found] == ["hc", "moe", "hc:moe"]
+    assert found["hc:moe"].estimate == plain["AB"].estimate == plain[2].estimate
+    assert len(found) == 3
+    with pytest.raises(KeyError, match="there are"):
+        found["nothing"]
+    with pytest.raises(ValueError, match="two levels"):
+        stats.factorial_effects(y, [("x",), ("y",), ("z",), ("x",)])
+
+
 def test_harm_is_named_only_where_the_margin_is_not_held() -> None:
     assert stats.noninferiority(0, 8, 64, 0.05).verdict == "harm shown"
     # a real loss inside a wide margin is admitted, and the sign test still sees it

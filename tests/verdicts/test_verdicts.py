@@ -154,6 +154,23 @@ def test_an_aa_launch_that_differs_admits_nobody() -> None:
         assert run.arms[0].p == 1.0
 
 
+def test_an_aa_difference_must_hold_over_all_cells_looked_at() -> None:
+    """Of a dozen quiet cells one in five runs would otherwise fail by chance."""
+    odd = {"hc": (0, 0), "aa": (0, 6)}
+    assert judge(plan(), [table(odd)]).aa[0].failed  # p .0156 alone
+    levels = (1, 4, 8, 16)
+    tables = [table(odd if c == 1 else EQUAL, concurrency=c) for c in levels]
+    run = judge(plan(gate_concurrency=levels), tables)
+    assert not any(check.failed for check in run.aa)
+    assert run.arms[0].verdict == "admitted"
+
+
+def test_a_table_without_cases_is_missing_data() -> None:
+    assert verdict_of(plan(), table({"hc": (0, 0), "aa": (0, 0)}, n=0, right=0))[0] == "incomplete"
+    one = judge(plan(replays=2), [replayed(table(EQUAL, n=1, right=1), 2)])
+    assert one.arms[0].verdict == "undecided"
+
+
 def test_a_missing_or_unseen_aa_launch_is_incomplete() -> None:
     gone = hide(table(EQUAL), "aa", slice(0, 64))
     assert verdict_of(plan(), gone) == ("incomplete", 12)
