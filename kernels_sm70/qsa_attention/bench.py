@@ -4,12 +4,14 @@ route."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 import torch
 
+from kernels_sm70.bench import optional
 from kernels_sm70.bench.harness import Absent, Case, Runner
+from kernels_sm70.gpu_checks import relative_l2
 from kernels_sm70.qsa_attention import DIM, floor_bytes, launch, synthetic
 from kernels_sm70.qsa_expand import WIDTH as EXPANDED
 from kernels_sm70.qsa_expand import launch as expand
@@ -18,15 +20,6 @@ from kernels_sm70.qsa_page4 import WIDTH
 from kernels_sm70.qsa_page4 import launch as page4
 
 VLLM = "vLLM Triton"
-
-
-def _vllm() -> Callable[..., object] | Absent:
-    try:
-        from vllm.models.qwen4_exp.nvidia.ops.qsa import qsa_sparse_paged_attention
-    except (ImportError, RuntimeError, AttributeError) as error:
-        return Absent(f"vLLM is not importable here: {error!r}"[:160])
-    attend: Callable[..., object] = qsa_sparse_paged_attention
-    return attend
 
 
 def _prepare(
@@ -51,21 +44,28 @@ def _prepare(
         "split KV": lambda index: launch.run(made[index], buffers),
         "page list and split KV": with_list,
     }
-    baseline = _vllm()
-    if isinstance(baseline, Absent):
-        return runners | {VLLM: baseline}
     if storage != torch.bfloat16:
         return runners | {VLLM: Absent("vLLM's QSA attention takes bfloat16 only")}
 
-    def theirs(index: int) -> object:
-        selected, cache, q, gate = states[index]
-        k, v = cache[:, :, None, :DIM], cache[:, :, None, DIM:]
-        table, requests = selected.block_table, selected.requests
-        return baseline(
-            q, k, v, tokens[index], table, requests, False, buffers.out, output_gate=gate
-        )
+    def load() -> Runner:
+        from vllm.models.qwen4_exp.nvidia.ops.qsa import qsa_sparse_paged_attention
 
-    return runners | {VLLM: theirs}
+        def theirs(index: int) -> object:
+            selected, cache, q, gate = states[index]
+            k, v = cache[:, :, None, :DIM], cache[:, :, None, DIM:]
+            table, requests = selected.block_table, selected.requests
+            return qsa_sparse_paged_attention(
+                q, k, v, tokens[index], table, requests, False, buffers.out, output_gate=gate
+            )
+
+        return theirs
+
+    def agrees() -> str | None:
+        theirs = buffers.out.clone()
+        error = relative_l2(theirs, launch.run(made[0], buffers))
+        return None if error < 1e-2 else f"relative L2 {error:.1e}"
+
+    return runners | {VLLM: optional.baseline(load, agrees=agrees)}
 
 
 CASES = tuple(

@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 import torch
 
+from kernels_sm70.bench import optional
 from kernels_sm70.bench.harness import Absent, Case, Runner, Target
 from kernels_sm70.qsa_expand import BLOCKS, RATIO, WIDTH, floor_bytes, launch, synthetic
 
@@ -34,15 +35,6 @@ def _torch(
     out[:, -1:] = complete + following - start
 
 
-def _vllm() -> Callable[..., object] | Absent:
-    try:
-        from vllm.models.qwen4_exp.nvidia.ops.qsa_indexer import expand_qsa_block_indices
-    except (ImportError, RuntimeError, AttributeError) as error:
-        return Absent(f"vLLM is not importable here: {error!r}"[:160])
-    expand: Callable[..., object] = expand_qsa_block_indices
-    return expand
-
-
 def _prepare(
     device: torch.device, sets: int, *, rows: int, context: int
 ) -> Mapping[str, Runner | Absent]:
@@ -50,14 +42,23 @@ def _prepare(
     made = [synthetic.selection(positions, seed=i) for i in range(sets)]
     inputs = [synthetic.on_device(one, device) for one in made]
     outs = [torch.empty(rows, WIDTH, dtype=torch.int32, device=device) for _ in range(sets)]
-    baseline = _vllm()
 
-    runners: dict[str, Runner | Absent] = {OURS: lambda i: launch.run(*inputs[i], outs[i])}
-    if isinstance(baseline, Absent):
-        runners[VLLM] = baseline
-    else:
-        runners[VLLM] = lambda i: baseline(*inputs[i], RATIO, RATIO * BLOCKS, outs[i])
-    return runners | {TORCH: lambda i: _torch(*inputs[i], outs[i])}
+    def load() -> Runner:
+        from vllm.models.qwen4_exp.nvidia.ops.qsa_indexer import expand_qsa_block_indices
+
+        return lambda i: expand_qsa_block_indices(*inputs[i], RATIO, RATIO * BLOCKS, outs[i])
+
+    def agrees() -> str | None:
+        theirs = outs[0].clone()
+        launch.run(*inputs[0], outs[0])
+        different = int((theirs != outs[0]).sum())
+        return f"{different} entries" if different else None
+
+    return {
+        OURS: lambda i: launch.run(*inputs[i], outs[i]),
+        VLLM: optional.baseline(load, agrees=agrees),
+        TORCH: lambda i: _torch(*inputs[i], outs[i]),
+    }
 
 
 CASES = tuple(

@@ -7,12 +7,15 @@ candidate alike.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
+from typing import Any
 
 import torch
 
+from kernels_sm70.bench import optional
 from kernels_sm70.bench.harness import Absent, Case, Runner, Target
+from kernels_sm70.gpu_checks import relative_l2
 from kernels_sm70.qsa_scorer import floor_bytes, launch, synthetic
 from kernels_sm70.qsa_scorer.launch import Inputs, Schedule
 
@@ -21,39 +24,31 @@ CAPACITY = 262144
 VLLM = "vLLM Triton"
 
 
-def _vllm() -> Callable[[Inputs, torch.Tensor], object] | Absent:
-    try:
-        from vllm.models.qwen4_exp.nvidia.ops import qsa_indexer
-    except (ImportError, RuntimeError, AttributeError) as error:
-        return Absent(f"vLLM is not importable here: {error!r}"[:160])
-
-    def score(inputs: Inputs, scores: torch.Tensor) -> None:
-        """The scoring launch of qsa_select_paged_decode, without its top k."""
-        requests, width = inputs.page_table.shape
-        tile = qsa_indexer._DECODE_BLOCK_N
-        each = qsa_indexer._decode_tiles_per_program(requests, inputs.columns)
-        qsa_indexer._qsa_mqa_paged_uniform_kernel[(requests, -(-inputs.columns // (tile * each)))](
-            inputs.q,
-            inputs.keys,
-            inputs.page_table,
-            inputs.visible,
-            scores,
-            *inputs.q.stride()[:-1],
-            *inputs.keys.stride()[:2],
-            *inputs.page_table.stride()[:-1],
-            *scores.stride()[:-1],
-            PAGE_SIZE=inputs.keys.shape[1],
-            PAGE_TABLE_WIDTH=width,
-            NUM_HEADS=inputs.q.shape[1],
-            HEAD_DIM=inputs.q.shape[2],
-            DECODE_QUERY_LEN=inputs.rows_per_request,
-            BLOCK_N=tile,
-            TILES_PER_PROG=each,
-            STAGES=2,
-            num_warps=2,
-        )
-
-    return score
+def _vllm_score(indexer: Any, inputs: Inputs, scores: torch.Tensor) -> None:
+    """The scoring launch of vLLM's qsa_select_paged_decode, without its top k."""
+    requests, width = inputs.page_table.shape
+    tile = indexer._DECODE_BLOCK_N
+    each = indexer._decode_tiles_per_program(requests, inputs.columns)
+    indexer._qsa_mqa_paged_uniform_kernel[(requests, -(-inputs.columns // (tile * each)))](
+        inputs.q,
+        inputs.keys,
+        inputs.page_table,
+        inputs.visible,
+        scores,
+        *inputs.q.stride()[:-1],
+        *inputs.keys.stride()[:2],
+        *inputs.page_table.stride()[:-1],
+        *scores.stride()[:-1],
+        PAGE_SIZE=inputs.keys.shape[1],
+        PAGE_TABLE_WIDTH=width,
+        NUM_HEADS=inputs.q.shape[1],
+        HEAD_DIM=inputs.q.shape[2],
+        DECODE_QUERY_LEN=inputs.rows_per_request,
+        BLOCK_N=tile,
+        TILES_PER_PROG=each,
+        STAGES=2,
+        num_warps=2,
+    )
 
 
 def _prepare(
@@ -71,10 +66,19 @@ def _prepare(
     runners: dict[str, Runner | Absent] = {
         schedule.value: partial(ours, schedule=schedule) for schedule in Schedule
     }
-    baseline = _vllm()
-    if isinstance(baseline, Absent):
-        return runners | {VLLM: baseline}
-    return runners | {VLLM: lambda index: baseline(made[index], scores)}
+
+    def load() -> Runner:
+        from vllm.models.qwen4_exp.nvidia.ops import qsa_indexer
+
+        return lambda index: _vllm_score(qsa_indexer, made[index], scores)
+
+    def agrees() -> str | None:
+        seen = torch.arange(scores.shape[1], device=device) < made[0].visible[:, None]
+        theirs = scores[seen]
+        error = relative_l2(theirs, launch.run(made[0], scores)[seen])
+        return None if error < 1e-4 else f"relative L2 {error:.1e}"
+
+    return runners | {VLLM: optional.baseline(load, agrees=agrees)}
 
 
 def _case(rows: int, name: str, storage: torch.dtype) -> Case:
