@@ -17,6 +17,7 @@ from kernels_sm70.hyper_connection import (
     RANK,
     STREAMS,
     cases,
+    chain,
     floor_down,
     floor_norm,
     floor_up,
@@ -103,9 +104,9 @@ def _prepare_whole(
     arch = runtime.architecture(device)
     vllm = _vllm_boundary(device, dtype)
     runners: dict[str, Runner | Absent] = {
-        form: _planned(sets, form=form) for form in cases.forms(arch)
+        form: _planned(sets, form=form) for form in chain.forms(arch)
     }
-    chosen = cases.preferred(rows, HIDDEN, arch)
+    chosen = chain.preferred(rows, HIDDEN, arch)
     runners[f"{chosen}, ordinary launches"] = _planned(sets, form=chosen, dependent=False)
     runners[VLLM] = vllm if isinstance(vllm, Absent) else _over(vllm, sets)
     runners[TORCH] = _over(_torch_boundary, sets)
@@ -118,7 +119,7 @@ def _prepare_stage(
     sets = [cases.inputs(rows, torch.float16, device, seed=i) for i in range(count)]
     arch = runtime.architecture(device)
     runners: dict[str, Runner | Absent] = {}
-    for form in cases.forms(arch):
+    for form in chain.forms(arch):
         kept = [_filled(cases.outputs(given)) for given in sets]
         chains = [
             cases.plans(given, out, arch=arch, form=form)
@@ -172,7 +173,7 @@ def _whole(rows: int, name: str, dtype: torch.dtype) -> Case:
         f"whole M{rows} {name}",
         floor_whole(rows),
         partial(_prepare_whole, rows=rows, dtype=dtype),
-        {cases.preferred(rows, HIDDEN, "sm_90"): target},
+        {chain.preferred(rows, HIDDEN, "sm_90"): target},
     )
 
 

@@ -11,37 +11,33 @@ bound.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-
 import torch
 
 from kernels_sm70 import gpu_checks
 from kernels_sm70.hyper_connection import HIDDEN, RANK, STREAMS, launch, reference
-from kernels_sm70.hyper_connection.launch_fused import fits, plan_combine_down
+from kernels_sm70.hyper_connection.chain import Operands, Results, plan_chain
 
 STAGE_REL_L2 = {torch.float16: 1e-4, torch.bfloat16: 3e-4}
 WHOLE_REL_L2 = {torch.float16: 3e-4, torch.bfloat16: 1.5e-3}
 EPS = 1e-6
 
 
-@dataclass(slots=True)
-class Inputs:
-    """Everything one boundary reads. The down weight's padding rows hold NaN: they must not be
-    read.
-    """
+class Inputs(Operands):
+    """Operands with nothing missing. The down weight's padding rows hold NaN: never to be read."""
 
-    residual: torch.Tensor
     block: torch.Tensor
     injection: torch.Tensor
-    norm_weight: torch.Tensor
-    down: torch.Tensor
-    up: torch.Tensor
 
-    def __iter__(self) -> Iterator[torch.Tensor]:
-        return iter(
-            (self.residual, self.block, self.injection, self.norm_weight, self.down, self.up)
-        )
+
+class Outputs(Results):
+    """Results with nothing missing."""
+
+    combined: torch.Tensor
+    logits: torch.Tensor
+
+    def all(self) -> tuple[torch.Tensor, ...]:
+        """The tensors, in the order of the chain."""
+        return self.combined, self.normed, self.lora, self.logits, self.mixed
 
 
 def inputs(
@@ -75,21 +71,6 @@ def inputs(
     )
 
 
-@dataclass(slots=True)
-class Outputs:
-    """Everything one boundary writes."""
-
-    combined: torch.Tensor
-    normed: torch.Tensor
-    lora: torch.Tensor
-    logits: torch.Tensor
-    mixed: torch.Tensor
-
-    def all(self) -> tuple[torch.Tensor, ...]:
-        """The tensors, in the order of the chain."""
-        return self.combined, self.normed, self.lora, self.logits, self.mixed
-
-
 def outputs(given: Inputs) -> Outputs:
     """Poisoned outputs for these inputs."""
     rows, depth = given.residual.shape
@@ -103,50 +84,9 @@ def outputs(given: Inputs) -> Outputs:
     return made
 
 
-COUNTER, CLUSTERED, FUSED1, FUSED2 = "arrival counter", "clustered", "one-launch 1", "one-launch 2"
-
-
-def forms(arch: str, hidden: int = HIDDEN) -> tuple[str, ...]:
-    """The forms of combine + norm + down that exist for an architecture and a hidden size."""
-    return (COUNTER, CLUSTERED, FUSED1, FUSED2) if fits(hidden, arch) else (COUNTER,)
-
-
-def preferred(rows: int, hidden: int, arch: str) -> str:
-    """The form the operation takes: the fastest one measured (benchmarks in the README)."""
-    del rows
-    return CLUSTERED if fits(hidden, arch) else COUNTER
-
-
 def plans(given: Inputs, out: Outputs, *, arch: str, form: str) -> tuple[launch.Plan, ...]:
     """The launches of one boundary in one form, writing into `out`."""
-    (rows, depth), rank = given.residual.shape, given.up.shape[1]
-    last = launch.plan_up(out.lora, given.up, out.normed, out.mixed, arch=arch)
-    if form in (FUSED1, FUSED2):
-        first = plan_combine_down(
-            *(given.residual, given.block, given.injection, given.norm_weight, given.down),
-            combined=out.combined,
-            normed=out.normed,
-            lora=out.lora,
-            logits=out.logits,
-            eps=EPS,
-            arch=arch,
-            row_tiles=1 if form == FUSED1 else 2,
-        )
-        return first, last
-    workspace = None
-    if form == COUNTER:
-        device = given.residual.device
-        workspace = launch.down_workspace(rows, depth, rank + STREAMS, arch="sm_70", device=device)
-    norm = launch.plan_norm(
-        *(given.residual, given.block, given.injection, given.norm_weight),
-        *(out.combined, out.normed),
-        eps=EPS,
-        arrivals=workspace[1] if workspace else None,
-    )
-    down = launch.plan_down(
-        out.normed, given.down, out.lora, out.logits, arch=arch, workspace=workspace
-    )
-    return norm, down, last
+    return plan_chain(given, out, eps=EPS, arch=arch, form=form)
 
 
 def bound_for(bound: float, elements: int) -> float:

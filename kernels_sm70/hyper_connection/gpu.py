@@ -9,19 +9,17 @@ from kernels_sm70 import gpu_checks, runtime
 from kernels_sm70.hyper_connection import HIDDEN, launch, weights
 from kernels_sm70.hyper_connection import op as _op  # registers the operations
 from kernels_sm70.hyper_connection.cases import (
-    CLUSTERED,
-    COUNTER,
     STAGE_REL_L2,
     WHOLE_REL_L2,
     Inputs,
     Outputs,
-    forms,
     inputs,
     outputs,
     plans,
     verify,
     verify_whole,
 )
+from kernels_sm70.hyper_connection.chain import CLUSTERED, COUNTER, forms
 
 STORAGES = (torch.float16, torch.bfloat16)
 EVERY_M = (*range(1, 18), 24)

@@ -92,15 +92,9 @@ def down_grid(depth: int, outputs: int) -> tuple[int, int]:
     return -(-depth // DOWN_SLICE), -(-outputs // 16)
 
 
-def down_workspace(
-    rows: int, depth: int, outputs: int, *, arch: str, device: torch.device
-) -> tuple[Any, Any] | None:
-    """(partials float32, arrivals int32), uninitialised; None where the clustered form needs
-    neither.
-    """
+def down_workspace(rows: int, depth: int, outputs: int, *, device: torch.device) -> tuple[Any, Any]:
+    """(partials float32, arrivals int32), uninitialised, for the form without clusters."""
     slices, tiles = down_grid(depth, outputs)
-    if arch_number(arch) >= 90 and slices == CLUSTER:
-        return None
     elements = slices * tiles * 16 * 8 * tiles_of(rows)
     return (
         torch.empty(elements, dtype=torch.float32, device=device),

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from kernels_sm70 import counters, library, runtime
 from kernels_sm70.contract import ContractError, arch_number
-from kernels_sm70.hyper_connection import STREAMS, checks, launch, reference
+from kernels_sm70.hyper_connection import STREAMS, chain, checks, launch, reference
 
 HIT, SHARDED_HIT = "hyper_connection.hit", "hyper_connection.sharded_hit"
 REASONS = ("m1", "prefill", "dtype", "shape", "layout")
@@ -50,10 +50,9 @@ def _down_cuda(
     (rows, depth), device = normed.shape, normed.device
     arch = runtime.architecture(device)
     lora, injection = _new(normed, rows, lora_rows), _new(normed, rows, injection_rows)
-    workspace = launch.down_workspace(
-        rows, depth, lora_rows + injection_rows, arch=arch, device=device
-    )
-    if workspace is not None:
+    workspace = None
+    if chain.preferred(rows, depth // STREAMS, arch) == chain.COUNTER:
+        workspace = launch.down_workspace(rows, depth, lora_rows + injection_rows, device=device)
         workspace[1].zero_()
     given = injection if injection_rows else None
     launch.plan_down(normed, weight, lora, given, arch=arch, workspace=workspace).launch(device)
@@ -92,33 +91,21 @@ def _up_mix_cpu(lora: Tensor, weight: Tensor, normed: Tensor, first_column: int)
 
 
 def _boundary_plans(
-    residual: Tensor,
-    block: Tensor | None,
-    injection: Tensor | None,
-    norm_weight: Tensor,
-    down: Tensor,
-    up: Tensor,
-    eps: float,
-    injection_rows: int,
-    arch: str,
-) -> tuple[tuple[launch.Plan, ...], tuple[Tensor | None, Tensor, Tensor]]:
-    """The three checked launches, and (R' or None, mixed, J) that they write."""
-    (rows, depth), device = residual.shape, residual.device
-    rank = up.shape[1]
-    combined = None if block is None else _new(residual, rows, depth)
-    normed, mixed = _new(residual, rows, depth), _new(residual, rows, depth // STREAMS)
-    lora, logits = _new(residual, rows, rank), _new(residual, rows, injection_rows)
-    workspace = launch.down_workspace(rows, depth, rank + injection_rows, arch=arch, device=device)
-    # The first kernel zeroes the arrival counters, so the chain needs no memset of its own.
-    arrivals = None if workspace is None else workspace[1]
-    first = launch.plan_norm(
-        residual, block, injection, norm_weight, combined, normed, eps=eps, arrivals=arrivals
+    given: chain.Operands, eps: float, injection_rows: int, arch: str
+) -> tuple[tuple[launch.Plan, ...], chain.Results]:
+    """The checked launches in the form this card and shape take, and the results they write."""
+    residual = given.residual
+    rows, depth = residual.shape
+    out = chain.Results(
+        combined=None if given.block is None else _new(residual, rows, depth),
+        normed=_new(residual, rows, depth),
+        lora=_new(residual, rows, given.up.shape[1]),
+        logits=_new(residual, rows, injection_rows) if injection_rows else None,
+        mixed=_new(residual, rows, depth // STREAMS),
     )
-    given = logits if injection_rows else None
-    second = launch.plan_down(normed, down, lora, given, arch=arch, workspace=workspace)
-    hits = counters.row(HIT, device).data_ptr()
-    third = launch.plan_up(lora, up, normed, mixed, arch=arch, hits=hits)
-    return (first, second, third), (combined, mixed, logits)
+    hits = counters.row(HIT, residual.device).data_ptr()
+    form = chain.preferred(rows, depth // STREAMS, arch)
+    return chain.plan_chain(given, out, eps=eps, arch=arch, form=form, hits=hits), out
 
 
 def _boundary_cuda(
@@ -131,13 +118,13 @@ def _boundary_cuda(
     eps: float,
     injection_rows: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    arch = runtime.architecture(residual.device)
-    plans, (combined, mixed, logits) = _boundary_plans(
-        residual, block, injection, norm_weight, down, up, eps, injection_rows, arch
-    )
+    given = chain.Operands(residual, block, injection, norm_weight, down, up)
+    plans, out = _boundary_plans(given, eps, injection_rows, runtime.architecture(residual.device))
     for plan in plans:
         plan.launch(residual.device)
-    return (residual.new_empty(0) if combined is None else combined), mixed, logits
+    combined = residual.new_empty(0) if out.combined is None else out.combined
+    logits = _new(residual, residual.shape[0], 0) if out.logits is None else out.logits
+    return combined, out.mixed, logits
 
 
 def _boundary_cpu(
@@ -150,7 +137,8 @@ def _boundary_cpu(
     eps: float,
     injection_rows: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    _boundary_plans(residual, block, injection, norm_weight, down, up, eps, injection_rows, "sm_70")
+    given = chain.Operands(residual, block, injection, norm_weight, down, up)
+    _boundary_plans(given, eps, injection_rows, "sm_70")  # its checks; nothing is launched
     counters.count(HIT, residual.shape[0], residual.device)
     combined, mixed, logits = reference.whole(
         residual,
