@@ -18,6 +18,8 @@ from evalharness.types import AA, CellKey
 from evalharness.verdicts.types import CORRECT, UNOBSERVED, WRONG, NllTable, OutcomeTable
 
 CODES = {"correct": CORRECT, "wrong": WRONG, "unobserved": UNOBSERVED}
+# Start of the reason of a row that a scorer leaves out of the denominator.
+EXCLUDED = "excluded:"
 TOKENS_DIFFER = "the tokens that came back are not the control's"
 
 
@@ -112,7 +114,7 @@ def outcome_tables(runs: Sequence[Run]) -> list[OutcomeTable]:
 
 def _outcome_table(runs: Sequence[Run], where: tuple[str, str, int]) -> OutcomeTable:
     suite, mode, concurrency = where
-    arms, ids = arm_names(runs[0].plan), case_ids(runs, suite, mode)
+    arms, ids = arm_names(runs[0].plan), _counted_ids(runs, where)
     shape = (len(arms), len(slots(runs)), len(ids))
     outcomes = np.full(shape, UNOBSERVED, dtype=np.int8)
     lengths = np.full(shape, np.nan)
@@ -136,6 +138,22 @@ def _outcome_table(runs: Sequence[Run], where: tuple[str, str, int]) -> OutcomeT
         lengths=lengths,
         truncated=truncated,
     )
+
+
+def _counted_ids(runs: Sequence[Run], where: tuple[str, str, int]) -> tuple[str, ...]:
+    """Return the cases that count: a scorer may exclude one that no reply can satisfy.
+
+    The reason depends on the case alone, so that a case is excluded in every arm or in none;
+    one row that says so is enough.
+    """
+    arms = arm_names(runs[0].plan)
+    excluded = {
+        case_id
+        for _, _, cell in _cells(runs, where, arms)
+        for case_id, score in cell.scores.items()
+        if score.reason.startswith(EXCLUDED)
+    }
+    return tuple(i for i in case_ids(runs, where[0], where[1]) if i not in excluded)
 
 
 def _cells(

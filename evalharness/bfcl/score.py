@@ -21,7 +21,7 @@ from evalharness.bfcl.checker import VALID, Document, Gold, judge
 from evalharness.bfcl.gold import oracle_calls
 from evalharness.bfcl.matching import perfect_match
 from evalharness.bfcl.names import api_names
-from evalharness.chat import Reply, make_score, read_reply
+from evalharness.chat import Reply, Unobserved, make_score, read_reply
 from evalharness.errors import ScoreError
 from evalharness.types import Case, Response, Score
 
@@ -146,7 +146,8 @@ def _scorer(name: str) -> Callable[[Case, Response], Score]:
         detail: dict[str, Any] = {"category": item.category}
         if not isinstance(reply, Reply):
             if name == CORRECTED and item.unpassable:
-                detail["excluded"] = True
+                detail |= {"excluded": True, "cause": reply.reason}
+                reply = Unobserved(EXCLUDED, reply.output_tokens)
             return make_score(response, reply, correct=False, reason="", scorer=name, detail=detail)
         # A name that was not offered becomes None: it equals no document's name.
         raw = [
