@@ -15,6 +15,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -146,6 +147,15 @@ def write(out: Path, results: dict[str, Any]) -> None:
     (out / "results.md").write_text("\n".join(lines) + "\n")
 
 
+def keep_logs(scratch: Path, out: Path) -> None:
+    """One log of all children beside the results: their last 6000 characters each."""
+    parts = [
+        f"==== {log.name}\n{log.read_text(errors='replace')[-6000:]}"
+        for log in sorted(scratch.glob("*.log"))
+    ]
+    (out / "children.log").write_text("\n".join(parts))
+
+
 def rows_of(results: dict[str, Any]) -> list[harness.Row]:
     """The bench rows of a results document."""
     return [harness.Row(**row) for row in results["bench"]]
@@ -155,17 +165,20 @@ def suite(out: Path, operations: tuple[str, ...], parts: frozenset[str]) -> int:
     """Run the parts, write the results after each, print the table last."""
     device, began = torch.device("cuda", 0), time.monotonic()
     out.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix="kernels_sm70_"))
     prebuild(operations, architecture(device), parts)
     results: dict[str, Any] = {"facts": facts(device), "bench": []}
     built_s = time.monotonic() - began
     print(json.dumps(results["facts"], indent=1), f"\nbuilt in {built_s:.1f} s", flush=True)
-    results |= untimed(out, operations, parts)
+    results |= untimed(scratch, operations, parts)
+    keep_logs(scratch, out)
     write(out, results)
     if "bench" in parts:
-        done = timed(out, operations, device)
+        done = timed(scratch, operations, device)
         results["failures"] += done.pop("failures")
         results |= done
         write(out, results)
+        keep_logs(scratch, out)
     for failure in results["failures"]:
         print(f"{failure['operation']} {failure['check']}:\n{failure['traceback'][-2500:]}")
     print(harness.table(rows_of(results)))
