@@ -37,7 +37,9 @@ class Prepared:
 
     def __init__(self, request: Request) -> None:
         self.request = request
-        self.payload = request.body_json.encode("utf-8")
+        self.payload = aiohttp.BytesPayload(
+            request.body_json.encode("utf-8"), content_type="application/json"
+        )
         self.digest = request.digest
 
 

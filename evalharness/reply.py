@@ -14,6 +14,7 @@ from evalharness.sse import DONE, events
 from evalharness.types import canonical_json
 
 MAX_FINISH_REASON = 64
+_ORDINARY_REASONS = ("stop", "length", "tool_calls")
 CHECKED_ENDPOINTS = ("/v1/chat/completions", "/v1/completions")
 
 
@@ -31,6 +32,29 @@ def read_reply(body: str, *, endpoint: str, model: str) -> Reply:
 
     Endpoints other than OpenAI's completions are kept as they are: their suite knows them.
     """
+    try:
+        # The ordinary reply, read without a second look: this runs once per response.
+        value = orjson.loads(body)
+        choices = value["choices"]
+        choice, reason = choices[0], choices[0]["finish_reason"]
+        if (
+            value["model"] == model
+            and type(choices) is list
+            and type(choice) is dict
+            and reason in _ORDINARY_REASONS
+            and "error" not in value
+            and "token_ids" not in choice
+            and type(value["usage"]) is dict
+        ):
+            usage = orjson.dumps(value["usage"], option=orjson.OPT_SORT_KEYS)
+            if usage.isascii():
+                return Reply(usage.decode("ascii"), reason)
+    except (LookupError, TypeError, ValueError):
+        pass
+    return _read_carefully(body, endpoint, model)
+
+
+def _read_carefully(body: str, endpoint: str, model: str) -> Reply:
     value = loads(body)
     if not isinstance(value, dict):
         return Reply(problem="the body is not a JSON object")

@@ -15,9 +15,9 @@ from evalharness.errors import IncompleteError, StoreError
 from evalharness.factorial.cells import cell_record, record_file, responses_file
 from evalharness.factorial.prompts import CellTotals, PromptBook, read_back
 from evalharness.server import Server
-from evalharness.store import make_directory, write_json
+from evalharness.store import LineHead, make_directory, write_json
 from evalharness.store.writer import ResponseWriter
-from evalharness.types import CellKey, Response
+from evalharness.types import CellKey, Request, Response
 
 SAMPLE_PERIOD_S = 1.0
 # A client this busy, or a loop this late, measures itself rather than the server.
@@ -34,6 +34,19 @@ class CellSettings:
     trust_env: bool
 
 
+class CellRequests:
+    """A cell's requests, ready to send, and the ready-made beginnings of their lines."""
+
+    def __init__(self, requests: Sequence[Request]) -> None:
+        self.prepared = [Prepared(request) for request in requests]
+        self.heads = {
+            item.request.case_id: LineHead(item.request, item.digest) for item in self.prepared
+        }
+
+    def __len__(self) -> int:
+        return len(self.prepared)
+
+
 @dataclass(frozen=True, slots=True)
 class CellTools:
     """What the cells of a run share: where to write, when to stop, whom to tell."""
@@ -46,7 +59,7 @@ class CellTools:
 
 
 async def run_cell(
-    server: Server, key: CellKey, requests: Sequence[Prepared], tools: CellTools
+    server: Server, key: CellKey, requests: CellRequests, tools: CellTools
 ) -> dict[str, Any]:
     """Run a cell whole and return its record; the record is on disk before this returns.
 
@@ -94,7 +107,7 @@ def _try_record(responses: Path, record: dict[str, Any]) -> None:
 async def _drive(
     server: Server,
     responses: Path,
-    requests: Sequence[Prepared],
+    requests: CellRequests,
     tools: CellTools,
     record: dict[str, Any],
 ) -> tuple[DriveStats, float | None, list[int]]:
@@ -109,11 +122,11 @@ async def _drive(
         max_body_bytes=tools.settings.max_body_bytes,
         trust_env=tools.settings.trust_env,
     )
-    writer = ResponseWriter(responses)
+    writer = ResponseWriter(responses, requests.heads)
     try:
         async with client, running_beside(lag.run, sampler.run), _Halt(server, tools) as halt:
             stats = await drive(
-                requests,
+                requests.prepared,
                 client.send,
                 sink=writer,
                 concurrency=concurrency,

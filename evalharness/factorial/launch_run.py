@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from evalharness.client import Prepared
-from evalharness.factorial.cell_run import CellTools, run_cell
+from evalharness.factorial.cell_run import CellRequests, CellTools, run_cell
 from evalharness.factorial.cells import PlannedCell, build_requests
 from evalharness.manifest import Manifest
 from evalharness.server import LaunchSpec, Server, open_server
@@ -101,23 +100,21 @@ class _Requests:
 
     def __init__(self, work: LaunchWork) -> None:
         self._work = work
-        self._made: dict[tuple[str, str, int], list[Prepared]] = {}
+        self._made: dict[tuple[str, str, int], CellRequests] = {}
 
-    def of(self, key: CellKey) -> Sequence[Prepared]:
+    def of(self, key: CellKey) -> CellRequests:
         """Return the cell's requests, ready to send."""
         work, name = self._work, (key.suite, key.mode, key.replicate)
         if name not in self._made:
             entry = work.manifest.entries[key.suite]
-            self._made[name] = [
-                Prepared(request)
-                for request in build_requests(
-                    entry,
-                    work.cases[entry.name],
-                    key,
-                    model=work.spec.arm.served_name,
-                    seed=work.seed,
-                )
-            ]
+            requests = build_requests(
+                entry,
+                work.cases[entry.name],
+                key,
+                model=work.spec.arm.served_name,
+                seed=work.seed,
+            )
+            self._made[name] = CellRequests(requests)
         return self._made[name]
 
 

@@ -3,7 +3,7 @@
 Writing needs a running event loop (`evalharness.store.writer.ResponseWriter`); reading does not.
 """
 
-from evalharness.store.lines import StoredResponse, decode_line, encode_line
+from evalharness.store.lines import LineHead, StoredResponse, decode_line, encode_line
 from evalharness.store.reader import iter_responses, read_responses
 from evalharness.store.rundir import (
     make_directory,
@@ -15,6 +15,7 @@ from evalharness.store.rundir import (
 )
 
 __all__ = [
+    "LineHead",
     "StoredResponse",
     "decode_line",
     "encode_line",

@@ -13,7 +13,7 @@ from typing import Any
 
 import orjson
 
-from evalharness.types import Response, canonical_json
+from evalharness.types import Request, Response, canonical_json
 
 _MARK = b',"check":"'
 _TAIL_BYTES = len(_MARK) + 16 + len(b'"}')
@@ -27,23 +27,43 @@ class StoredResponse:
     check: str
 
 
-def encode_line(response: Response) -> bytes:
-    """Return the response's line, newline included."""
-    text = _row_json(response)
-    check = hashlib.sha256(text).hexdigest()[:16]
-    return b'%b%b%b"}\n' % (text[:-1], _MARK, check.encode("ascii"))
+class LineHead:
+    """The part of a line that only its request decides, encoded and hashed once for all arms."""
+
+    __slots__ = ("hash", "request_digest", "text")
+
+    def __init__(self, request: Request, digest: str) -> None:
+        self.request_digest = digest
+        row = {
+            "case_id": request.case_id,
+            "replicate": request.replicate,
+            "request": {
+                "digest": digest,
+                "endpoint": request.endpoint,
+                "body": request.body_json,
+            },
+        }
+        self.text = _dumps(row)[:-1] + b","
+        self.hash = hashlib.sha256(self.text)
 
 
-def _row_json(response: Response) -> bytes:
+def encode_line(response: Response, head: LineHead | None = None) -> bytes:
+    """Return the response's line, newline included. `head` is its request's, if at hand."""
+    if head is None or head.request_digest != response.request_digest:
+        request = Request(
+            response.case_id, response.replicate, response.endpoint, response.request_body
+        )
+        head = LineHead(request, response.request_digest)
+    rest = _rest(response)
+    digest = head.hash.copy()
+    digest.update(rest)
+    return b'%b%b%b%b"}\n' % (head.text, rest[:-1], _MARK, digest.hexdigest()[:16].encode("ascii"))
+
+
+def _rest(response: Response) -> bytes:
+    """Return what the server's answer decides, from after the head to the closing brace."""
     usage = response.usage
     row = {
-        "case_id": response.case_id,
-        "replicate": response.replicate,
-        "request": {
-            "digest": response.request_digest,
-            "endpoint": response.endpoint,
-            "body": response.request_body,
-        },
         "status": response.status,
         "http_code": response.http_code,
         "body": response.body,
@@ -59,10 +79,17 @@ def _row_json(response: Response) -> bytes:
         "token_ids": response.token_ids,
     }
     try:
+        return orjson.dumps(row)[1:]
+    except TypeError:
+        row["usage"] = json.loads(usage) if usage is not None else None
+        return canonical_json(row).encode("ascii")[1:]
+
+
+def _dumps(row: dict[str, Any]) -> bytes:
+    try:
         return orjson.dumps(row)
     except TypeError:
         # Lone surrogates (a case id, an error's text) have no UTF-8; JSON's escapes can hold them.
-        row["usage"] = json.loads(usage) if usage is not None else None
         return canonical_json(row).encode("ascii")
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from evalharness.errors import IncompleteError, StoreError
-from evalharness.store.lines import encode_line
+from evalharness.store.lines import LineHead, encode_line
 from evalharness.store.rundir import sync_directory
 from evalharness.types import Response
 
@@ -25,12 +26,15 @@ MAX_PENDING_BYTES = 64 << 20
 class ResponseWriter:
     """Writes one new response file. Use within a running event loop; close it when done.
 
+    heads: by case id, the ready-made beginnings of lines; others are made when needed.
+
     Raises StoreError where the file cannot be created, IncompleteError where the disk fails
     later (full, gone): the cell then stays incomplete.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, heads: Mapping[str, LineHead] | None = None) -> None:
         self.path = path
+        self._heads = heads or {}
         self.acknowledged = 0
         self._pending: list[bytes] = []
         self._pending_bytes = 0
@@ -52,7 +56,7 @@ class ResponseWriter:
         """Queue one response; returns before it is on disk."""
         if self._failure is not None:
             raise self._error()
-        line = encode_line(response)
+        line = encode_line(response, self._heads.get(response.case_id))
         self._pending.append(line)
         self._pending_bytes += len(line)
         if not self._scheduled:
