@@ -52,10 +52,18 @@ def max_ulp(found: torch.Tensor, expected: torch.Tensor) -> int:
 
 
 def assert_close(
-    found: torch.Tensor, expected: torch.Tensor, *, rel_l2: float, what: str
+    found: torch.Tensor,
+    expected: torch.Tensor,
+    *,
+    rel_l2: float,
+    what: str,
+    ulp: int | None = None,
 ) -> dict[str, float]:
-    """Raise AssertionError beyond the stated relative L2; return both measures."""
+    """Raise AssertionError beyond the stated relative L2 or ulp; return both measures."""
     measured = relative_l2(found, expected)
+    if ulp is not None and max_ulp(found, expected) > ulp:
+        distance = max_ulp(found, expected)
+        raise AssertionError(f"{what}: {distance} ulp from the oracle, at most {ulp} are allowed")
     if not measured <= rel_l2:
         raise AssertionError(f"{what}: relative L2 {measured:.3e} exceeds the bound {rel_l2:.1e}")
     return {

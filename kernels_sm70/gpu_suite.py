@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,18 @@ def facts(device: torch.device) -> dict[str, object]:
     }
 
 
+@cache
+def sanitizer_filter() -> str:
+    """The option that limits compute-sanitizer to our kernels; its name differs between releases."""
+    for option in ("--kernel-name kns=ks_", "--kernel-regex kns=ks_", "--filter kns=ks_"):
+        command = ["compute-sanitizer", *option.split(), shutil.which("true") or "true"]
+        done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+        words = (done.stdout + done.stderr).lower()
+        if not any(word in words for word in ("unrecogni", "invalid", "unknown", "usage:")):
+            return f" {option}"
+    return ""  # every kernel is instrumented: slower, and torch's own are checked too
+
+
 def untimed(out: Path, operations: tuple[str, ...], parts: frozenset[str]) -> dict[str, Any]:
     """Checks, Volta's atom and the sanitizers, all side by side: nothing here is timed."""
     children = []
@@ -84,7 +97,7 @@ def untimed(out: Path, operations: tuple[str, ...], parts: frozenset[str]) -> di
                 results["children"][tool] = {"exit": None, "tail": "no compute-sanitizer on PATH"}
                 continue
             prefix = f"compute-sanitizer --tool {tool} --error-exitcode 9 --print-limit 5"
-            prefix += " --kernel-name kernel_substring=ks_"
+            prefix += sanitizer_filter()
             children.append(
                 gpu_children.start(
                     tool,
