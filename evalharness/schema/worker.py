@@ -49,7 +49,9 @@ def main() -> int:
     """Lift the interpreter's limits, set the process's own, and serve from a deep stack."""
     allow_any_integer()
     sys.setrecursionlimit(RECURSION_LIMIT)
-    resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE_BYTES, ADDRESS_SPACE_BYTES))
+    allowed = resource.getrlimit(resource.RLIMIT_AS)[1]  # a lower limit stays
+    if allowed == resource.RLIM_INFINITY or allowed > ADDRESS_SPACE_BYTES:
+        resource.setrlimit(resource.RLIMIT_AS, (ADDRESS_SPACE_BYTES, ADDRESS_SPACE_BYTES))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     threading.stack_size(STACK_BYTES)
