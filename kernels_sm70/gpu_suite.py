@@ -70,7 +70,7 @@ def facts(device: torch.device) -> dict[str, object]:
 
 @cache
 def sanitizer_filter() -> str:
-    """The option that limits compute-sanitizer to our kernels; its name differs between releases."""
+    """The option that limits compute-sanitizer to our kernels; its name varies by release."""
     for option in ("--kernel-name kns=ks_", "--kernel-regex kns=ks_", "--filter kns=ks_"):
         command = ["compute-sanitizer", *option.split(), shutil.which("true") or "true"]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
