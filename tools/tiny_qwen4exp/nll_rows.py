@@ -3,7 +3,8 @@
 
   python tools/tiny_qwen4exp/nll_rows.py --out DIR
 
-DIR/tiny_qwen4exp/short.jsonl: 16 cases of 64 prompt and 64 scored tokens.
+DIR/tiny_qwen4exp/short.jsonl: 64 cases of 64 prompt and 64 scored tokens (a verdict on the mean
+needs 60 cases).
 DIR/tiny_qwen4exp/long.jsonl: 16 cases of 2,400 prompt and 32 scored tokens, so that sparse
 attention has more blocks (600) than it may select (512).
 The text is the package's own; the tokenizer is the committed one: the same bytes every time,
@@ -20,16 +21,16 @@ from tokenizers import Tokenizer
 
 HERE = Path(__file__).resolve().parent
 TEXT = HERE.parents[1] / "evalharness" / "data_files" / "nll_long_text.txt"
-SHAPES = {"short": (64, 64), "long": (2400, 32)}
-CASES = 16
+# name -> (prompt tokens, scored tokens, cases)
+SHAPES = {"short": (64, 64, 64), "long": (2400, 32, 16)}
 
 
-def rows(ids: list[int], *, prompt: int, scored: int) -> list[dict[str, object]]:
-    """Cut `CASES` windows, evenly spaced, of prompt + scored tokens."""
+def rows(ids: list[int], *, prompt: int, scored: int, cases: int) -> list[dict[str, object]]:
+    """Cut `cases` windows, evenly spaced, of prompt + scored tokens."""
     width = prompt + scored
-    if len(ids) < width + CASES:
-        raise SystemExit(f"{TEXT}: {len(ids)} tokens, need {width + CASES}")
-    step = (len(ids) - width) // (CASES - 1)
+    if len(ids) < width + cases:
+        raise SystemExit(f"{TEXT}: {len(ids)} tokens, need {width + cases}")
+    step = (len(ids) - width) // (cases - 1)
     return [
         {
             "id": f"{index:03d}",
@@ -38,7 +39,7 @@ def rows(ids: list[int], *, prompt: int, scored: int) -> list[dict[str, object]]
             # Windows overlap where the text is short: neighbours are no independent samples.
             "cluster_id": f"window-{start // width:03d}",
         }
-        for index, start in enumerate(range(0, step * CASES, step))
+        for index, start in enumerate(range(0, step * cases, step))
     ]
 
 
@@ -52,8 +53,8 @@ def main() -> int:
     ids = tokenizer.encode(TEXT.read_text(encoding="utf-8")).ids
     folder = args.out / "tiny_qwen4exp"
     folder.mkdir(parents=True, exist_ok=True)
-    for name, (prompt, scored) in SHAPES.items():
-        lines = [json.dumps(row) for row in rows(ids, prompt=prompt, scored=scored)]
+    for name, (prompt, scored, cases) in SHAPES.items():
+        lines = [json.dumps(row) for row in rows(ids, prompt=prompt, scored=scored, cases=cases)]
         (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
         print(f"{folder / name}.jsonl: {len(lines)} cases of {len(ids)} tokens")
     return 0
