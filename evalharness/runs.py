@@ -7,12 +7,12 @@ Nothing damaged is used silently. A cell whose response file disagrees with its 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from evalharness.checked_json import parse_checked, read_checked
 from evalharness.errors import PlanError, StoreError
 from evalharness.stored_rows import CaseNll, CaseScore, State, read_scores, verify_cell
 from evalharness.types import CellKey
@@ -107,13 +107,38 @@ def _read_plan(file: Path) -> tuple[dict[str, Any], str]:
             f"{file}: {error.strerror}; expected the frozen plan of a run; "
             "give the RUN directory that `evalharness factorial --out RUN` wrote"
         ) from error
-    try:
-        plan = json.loads(raw)
-        if plan["format"] != "evalharness/plan/1":
-            raise PlanError(f"{file}: format {plan['format']!r}, expected 'evalharness/plan/1'")
-    except (ValueError, KeyError, TypeError) as error:
-        raise PlanError(f"{file}: not a plan ({error}); restore the run's own file") from error
+    plan = parse_checked(raw, str(file), "plan", PlanError)
+    problem = next(_plan_problems(plan), None)
+    if problem is not None:
+        raise PlanError(f"{file}: {problem}; restore the run's own file")
     return plan, hashlib.sha256(raw).hexdigest()
+
+
+def _plan_problems(plan: Mapping[str, Any]) -> Iterator[str]:
+    """Yield what a schema cannot say of a plan."""
+    names = [arm["name"] for arm in plan["arms"]]
+    if len(set(names)) != len(names):
+        yield "two arms of one name"
+    if plan["control"] not in names:
+        yield f"control {plan['control']!r} is not among its arms"
+    if plan["sequence"] != "holm":
+        strange = [arm for arm in plan["sequence"] if arm not in names]
+        if strange or plan["control"] in plan["sequence"]:
+            yield f"sequence {plan['sequence']} names the control, or arms that it does not have"
+        if len(set(plan["sequence"])) != len(plan["sequence"]):
+            yield f"sequence {plan['sequence']} names an arm twice"
+    if not 0 < plan["alpha"] < 0.5:
+        yield f"alpha {plan['alpha']}, expected a number between 0 and 0.5"
+    levels = plan["concurrency"]
+    if not levels or min(levels) < 1 or len(set(levels)) != len(levels):
+        yield f"concurrency {levels}, expected different numbers of at least 1"
+    if not set(plan["gate_concurrency"]) <= set(levels):
+        yield f"gate_concurrency {plan['gate_concurrency']} has levels that concurrency has not"
+    if not 1 <= plan["replays"] <= 1_000:
+        yield f"replays {plan['replays']}, expected 1 to 1000"
+    for name, suite in plan["suites"].items():
+        if not 1 <= suite["cases"] <= 10_000_000 or len(set(suite["modes"])) != len(suite["modes"]):
+            yield f"suite {name}: {suite['cases']} cases in modes {suite['modes']}"
 
 
 def _manifest_ids(file: Path, plan: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
@@ -127,13 +152,17 @@ def _manifest_ids(file: Path, plan: Mapping[str, Any]) -> dict[str, tuple[str, .
             f"{file}: digest {digest[:12]}, the plan was frozen with "
             f"{plan['manifest']['sha256'][:12]}; restore the run's own manifest"
         )
-    suites = json.loads(raw)["suites"]
+    suites = parse_checked(raw, str(file), "manifest", PlanError)["suites"]
+    for name, suite in plan["suites"].items():
+        ids = [case["id"] for case in suites.get(name, {"cases": []})["cases"]]
+        if len(set(ids)) != suite["cases"] or len(ids) != suite["cases"]:
+            raise PlanError(f"{file}: {len(set(ids))} cases of {name}, the plan {suite['cases']}")
     return {name: tuple(case["id"] for case in suite["cases"]) for name, suite in suites.items()}
 
 
 def _read_servers(path: Path) -> Iterator[Mapping[str, Any]]:
     for file in sorted((path / "arms").glob("*/*/server.json")):
-        yield json.loads(file.read_bytes())
+        yield read_checked(file, "server", StoreError)
 
 
 def _refused_launches(
@@ -162,19 +191,14 @@ def _cell_files(path: Path) -> list[Path]:
 def _read_cell(
     file: Path, root: Path, scorers: Mapping[str, str], refused: Mapping[int, str]
 ) -> StoredCell:
-    try:
-        record = json.loads(file.read_bytes())
-        key = CellKey(
-            arm=record["arm"],
-            suite=record["suite"],
-            mode=record["mode"],
-            concurrency=record["concurrency"],
-            replicate=record["replicate"],
-        )
-    except (ValueError, KeyError, TypeError) as error:
-        raise StoreError(
-            f"{file}: not a cell record ({error}); run the factorial command again"
-        ) from error
+    record = read_checked(file, "cell", StoreError)
+    key = CellKey(
+        arm=record["arm"],
+        suite=record["suite"],
+        mode=record["mode"],
+        concurrency=record["concurrency"],
+        replicate=record["replicate"],
+    )
     if key.suite not in scorers:
         known = ", ".join(sorted(scorers))
         raise StoreError(f"{file}: suite {key.suite!r} is not in the plan (it has {known})")

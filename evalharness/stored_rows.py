@@ -20,6 +20,8 @@ from evalharness.store.lines import decode_line
 from evalharness.types import Outcome
 
 State = Literal["complete", "incomplete", "aborted"]
+OUTCOMES = ("correct", "wrong", "unobserved")
+MOST_TOKENS = 1 << 40
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +101,15 @@ def read_scores(
     for number, line in enumerate(file.read_bytes().splitlines(), start=1):
         try:
             row = loads_line(line)
-            case_id, stale = row["case_id"], checks.get(row["case_id"]) != row["response_digest"]
+            case_id = _text(row["case_id"])
+            stale = checks.get(case_id) != row["response_digest"]
             if case_id in scores or case_id in nll:
                 raise StoreError(f"{file} line {number}: case {case_id!r} is scored twice")
             if "logprobs" in row:
                 nll[case_id] = _nll_of(row, stale)
             else:
                 scores[case_id] = _score_of(row, stale, scorer)
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise StoreError(
                 f"{file} line {number}: not a score ({error}); run `evalharness rescore RUN`"
             ) from error
@@ -118,9 +121,15 @@ def _score_of(row: Mapping[str, Any], stale: bool, scorer: str) -> CaseScore:
         return CaseScore("unobserved", f"scored by {row['scorer']}, not by {scorer}")
     if stale:
         return CaseScore("unobserved", "the score does not belong to the stored response")
-    detail = row["detail"]
+    outcome, detail = row["outcome"], row["detail"]
+    if outcome not in OUTCOMES:
+        raise ValueError(f"outcome {outcome!r}")
+    tokens, truncated = detail.get("output_tokens"), detail.get("truncated")
     return CaseScore(
-        row["outcome"], row["reason"], detail.get("output_tokens"), detail.get("truncated")
+        outcome,
+        _text(row["reason"]),
+        tokens if type(tokens) is int and 0 <= tokens < MOST_TOKENS else None,
+        truncated if isinstance(truncated, bool) else None,
     )
 
 
@@ -128,13 +137,34 @@ def _nll_of(row: Mapping[str, Any], stale: bool) -> CaseNll:
     if stale:
         return CaseNll(False, "the score does not belong to the stored response")
     if row["outcome"] != "observed":
-        return CaseNll(False, row["reason"])
+        return CaseNll(False, _text(row["reason"]))
     return CaseNll(
         observed=True,
-        reason=row["reason"],
-        token_ids=tuple(row["token_ids"]),
-        logprobs=tuple(row["logprobs"]),
-        pure=tuple(row["pure"]),
-        top=tuple(row["top_logprobs"]),
-        clamped=row["clamped"],
+        reason=_text(row["reason"]),
+        token_ids=tuple(_token_id(value) for value in row["token_ids"]),
+        logprobs=tuple(None if v is None else _logprob(v) for v in row["logprobs"]),
+        pure=tuple(value is True for value in row["pure"]),
+        top=tuple({str(t): _logprob(v) for t, v in one.items()} for one in row["top_logprobs"]),
+        clamped=int(row["clamped"]),
     )
+
+
+def _text(value: object) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"expected text, found {value!r}")
+    return value
+
+
+def _token_id(value: object) -> int:
+    if type(value) is not int or not 0 <= value < MOST_TOKENS:
+        raise ValueError(f"token id {value!r}")
+    return value
+
+
+def _logprob(value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"log-probability {value!r}")
+    # rounding can lift the logarithm of a certain token a little above zero
+    if not -1e5 < value < 1e-2:
+        raise ValueError(f"log-probability {value!r}")
+    return float(value)
