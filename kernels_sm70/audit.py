@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -96,6 +98,10 @@ def broken_rules(image: KernelImage, spec: KernelSpec, arch: str) -> list[str]:
 
 def audit(cache: Path | None = None) -> tuple[dict[str, dict[str, object]], list[str]]:
     """Compile and read everything: ({arch: {entry: facts}}, broken rules)."""
+    with ThreadPoolExecutor(max_workers=os.cpu_count() or 1) as pool:  # NVRTC runs without the GIL
+        jobs = [pool.submit(build, op, arch, cache=cache) for op in OPERATIONS for arch in ARCHES]
+        for job in jobs:
+            job.result()
     ledger: dict[str, dict[str, object]] = {}
     problems: list[str] = []
     for arch in ARCHES:
