@@ -19,7 +19,7 @@ from scipy.special import bdtr, gammaln
 
 from evalharness.stats._checks import FloatArray, as_matrix, require_open_unit
 from evalharness.stats._proportions import clopper_pearson
-from evalharness.stats._resample import bootstrap_sums
+from evalharness.stats._resample import bootstrap_sums, generator
 from evalharness.stats._results import FactorialEffect, FactorialEffects
 
 _FLIPS = 9999
@@ -97,7 +97,7 @@ def _flip_exact(steps: FloatArray) -> float:
 
 
 def _flip_sampled(values: FloatArray, seed: int) -> float:
-    rng = np.random.Generator(np.random.PCG64(seed))
+    rng = generator(seed)
     observed = abs(float(values.sum())) * (1 - 1e-12)
     hits = 0
     for _ in range(0, _FLIPS, 99):
@@ -141,6 +141,8 @@ def _half_widths(
     if dense.any():
         level = 1 - alpha * dense.sum() / m
         critical = _max_t(values[:, dense], level=level, n_resamples=n_resamples, seed=seed)
+        # a handful of cases: whole resamples without spread, and no studentized value
+        dense &= math.isfinite(critical)
         out[dense] = critical * spread[dense]
     for j in np.flatnonzero(~dense):
         largest = max(floors[j], float(np.abs(values[:, j]).max()))

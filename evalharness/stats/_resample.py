@@ -16,6 +16,11 @@ _FLOAT32_EXACT = 1 << 24
 _KEPT_DRAWS = 1 << 21
 
 
+def generator(seed: int) -> np.random.Generator:
+    """Return the one generator of this package for any whole number, negative ones too."""
+    return np.random.Generator(np.random.PCG64(seed % (1 << 64)))
+
+
 def resample_counts(n: int, n_resamples: int, seed: int) -> Iterator[NDArray[np.int64]]:
     """Yield blocks (resamples x n) of how often each of n cases was drawn; rows sum to n.
 
@@ -23,7 +28,7 @@ def resample_counts(n: int, n_resamples: int, seed: int) -> Iterator[NDArray[np.
     """
     if n < 1 or n_resamples < 1:
         raise ValueError(f"expected n >= 1 and n_resamples >= 1, found {n} and {n_resamples}")
-    rng = np.random.Generator(np.random.PCG64(seed))
+    rng = generator(seed)
     block = max(1, _DRAWS_AT_ONCE // n)
     for start in range(0, n_resamples, block):
         rows = min(block, n_resamples - start)

@@ -105,6 +105,11 @@ def _notes(plan: PlanFacts, cells: ArmCells) -> tuple[str, ...]:
         for note in c.notes
         if note.startswith(("admitted, with", "the A/A launch fails"))
     ]
+    free = dict.fromkeys(
+        f"{suite}.{mode}" for suite, mode in plan.suites if plan.margin(suite, mode) is None
+    )
+    if free:
+        notes.append(f"described, not judged, for want of a margin: {', '.join(free)}")
     if plan.sequence != "holm" and cells.arm not in plan.sequence:
         notes.append("not in the plan's declared sequence, so it cannot be admitted")
     return tuple(notes)

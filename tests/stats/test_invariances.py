@@ -162,6 +162,19 @@ def test_levels_may_be_labels_or_mappings() -> None:
         stats.factorial_effects(y, [("x",), ("y",), ("z",), ("x",)])
 
 
+@pytest.mark.parametrize("n", [2, 3, 5])
+def test_effects_of_a_handful_of_cases_are_finite_and_wide(n: int) -> None:
+    y = np.array([[1, 0, 0, 1], [0, 1, 1, 0], [1, 1, 0, 0], [0, 0, 0, 1], [1, 1, 1, 1]])[:n]
+    effects = stats.factorial_effects(y, [(0, 0), (1, 0), (0, 1), (1, 1)], seed=-3)
+    for effect in effects:
+        assert math.isfinite(effect.lower) and math.isfinite(effect.upper)
+        assert effect.upper - effect.lower > 0.5
+    concordant = stats.factorial_effects(np.ones((64, 4)), [(0, 0), (1, 0), (0, 1), (1, 1)])
+    # no case differed: a main effect may still be some points, an interaction twice that
+    assert 0.04 < concordant["A"].upper < 0.10
+    assert concordant["AB"].upper == pytest.approx(2 * concordant["A"].upper)
+
+
 def test_harm_is_named_only_where_the_margin_is_not_held() -> None:
     assert stats.noninferiority(0, 8, 64, 0.05).verdict == "harm shown"
     # a real loss inside a wide margin is admitted, and the sign test still sees it

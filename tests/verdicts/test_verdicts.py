@@ -205,6 +205,7 @@ def test_a_suite_without_a_margin_is_described_not_judged() -> None:
     assert run.arms[0].verdict == "admitted"
     assert not run.arms[0].cells[1].gate
     assert "no margin declared" in run.arms[0].cells[1].reason
+    assert "gsm8k.chat" in run.arms[0].notes[-1]
     nothing = judge(plan(margins=()), [table(EQUAL)])
     assert (nothing.arms[0].verdict, nothing.exit_code) == ("undecided", 10)
 
@@ -278,6 +279,9 @@ def test_mixed_tables_are_refused_with_the_difference_named(
     other = replace(table(EQUAL, concurrency=4), **change)
     with pytest.raises(PlanError, match=words):
         judge(plan(), [table(EQUAL), other])
+    twice = replace(table(EQUAL, n=2, right=1), case_ids=("case", "case"))
+    with pytest.raises(PlanError, match="distinct cases"):
+        judge(plan(), [twice])
     with pytest.raises(PlanError, match="more than one table"):
         judge(plan(), [table(EQUAL), table(EQUAL)])
 
