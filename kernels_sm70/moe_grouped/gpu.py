@@ -9,17 +9,8 @@ import dataclasses
 
 import torch
 
-from kernels_sm70 import gpu_checks, runtime
-from kernels_sm70.moe_grouped import (
-    HIDDEN,
-    MAX_ROUTES,
-    PLAN_GROUP,
-    PLAN_HEADER,
-    SPECS,
-    launch,
-    reference,
-    synthetic,
-)
+from kernels_sm70 import gpu_checks
+from kernels_sm70.moe_grouped import HIDDEN, gpu_plan, launch, reference, synthetic
 from kernels_sm70.moe_grouped.launch import Buffers, Experts, Variant
 
 WIDTHS = (*range(1, 18), 24, 32, 64)
@@ -181,44 +172,6 @@ def few_widths(report: gpu_checks.Report) -> None:
     report.add("moe_grouped", "every variant, small", variants=list(launch.VARIANTS))
 
 
-def plans(report: gpu_checks.Report) -> None:
-    """The plan of random ids, dropped ones among them, up to 1024 routes, integer for integer."""
-    generator = torch.Generator().manual_seed(5)
-    for rows, top_k in ((1, 1), (3, 10), (16, 10), (25, 10), (64, 16)):
-        for experts in (2, 40, 512):
-            ids = torch.randint(
-                -1, experts + 1, (rows, top_k), generator=generator, dtype=torch.int32
-            )
-            expected = reference.plan(ids, experts)
-            on_device = ids.to(report.device)
-            plan = torch.full(
-                (PLAN_HEADER + PLAN_GROUP * ids.numel(),),
-                -77,
-                dtype=torch.int32,
-                device=report.device,
-            )
-            arrivals = torch.full((launch.ARRIVALS,), 9, dtype=torch.int32, device=report.device)
-            args = launch.PlanArgs(
-                on_device.data_ptr(),
-                plan.data_ptr(),
-                arrivals.data_ptr(),
-                None,
-                ids.numel(),
-                top_k,
-                experts,
-            )
-            spec = SPECS["ks_moe_plan"]
-            runtime.launch(
-                spec, args, runtime.Geometry((1, 1, 1), spec.threads), device=report.device
-            )
-            live = PLAN_HEADER + PLAN_GROUP * int(expected[0])
-            if not torch.equal(plan[:live].cpu(), expected[:live]) or bool(arrivals.any()):
-                raise AssertionError(
-                    f"moe_grouped plan: M={rows} K={top_k} E={experts} differs from the oracle"
-                )
-    report.add("moe_grouped", "plans", largest_routes=MAX_ROUTES, integer_equal=True)
-
-
 def _replay_variant(
     experts: Experts, storage: torch.dtype, device: torch.device, *, name: str
 ) -> None:
@@ -301,7 +254,7 @@ def not_numbers(report: gpu_checks.Report) -> None:
     report.add("moe_grouped", "NaN and infinities stay in their token")
 
 
-CHECKS = (every_width, plans, graph_replay, beyond_int32, not_numbers)
+CHECKS = (every_width, gpu_plan.plans, graph_replay, beyond_int32, not_numbers)
 SANITIZER_CHECKS = (few_widths,)
 # In a process built with the Volta atom, which newer GPUs run as emulated multiply-adds.
 VOLTA_CHECKS = (few_widths,)

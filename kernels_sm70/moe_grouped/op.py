@@ -12,7 +12,7 @@ import torch
 from kernels_sm70 import counters, library
 from kernels_sm70.contract import ContractError
 from kernels_sm70.moe_grouped import launch, reference
-from kernels_sm70.moe_grouped.launch import Experts
+from kernels_sm70.moe_grouped.experts import Experts
 
 HIT = "moe_grouped.hit"
 REASONS = ("m", "contract")

@@ -7,7 +7,7 @@ from __future__ import annotations
 import torch
 
 from kernels_sm70.moe_grouped import HIDDEN
-from kernels_sm70.moe_grouped.launch import Experts
+from kernels_sm70.moe_grouped.experts import Experts
 
 # With this spread of expert popularity, 4, 8 and 16 tokens of ten choices among 512 reach 32.6,
 # 55.1 and 88.0 experts

@@ -22,50 +22,74 @@ from kernels_sm70.qsa_page4 import launch as page4
 VLLM = "vLLM Triton"
 
 
-def _prepare(
-    device: torch.device, sets: int, *, rows: int, storage: torch.dtype
-) -> Mapping[str, Runner | Absent]:
-    positions = positions_at(8192, rows)
-    states = [synthetic.state(positions, storage, seed=i, device=device) for i in range(sets)]
-    lists = [torch.empty(rows, WIDTH, dtype=torch.int32, device=device) for _ in range(sets)]
-    tokens = [torch.empty(rows, EXPANDED, dtype=torch.int32, device=device) for _ in range(sets)]
-    made = []
-    for (selected, cache, q, gate), pages, expanded in zip(states, lists, tokens, strict=True):
-        page4.run(selected, pages)
-        expand.run(selected.blocks, selected.positions, selected.visible, expanded)
-        made.append(synthetic.inputs(cache, q, gate, pages))
-    buffers = launch.allocate(made[0])
+class _Sets:
+    """Per set: the state, its page list, its token indices and its attention inputs."""
 
-    def with_list(index: int) -> object:
-        page4.run(states[index][0], lists[index])
-        return launch.run(made[index], buffers)
+    def __init__(self, device: torch.device, sets: int, *, rows: int, storage: torch.dtype) -> None:
+        positions = positions_at(8192, rows)
+        integers = {"dtype": torch.int32, "device": device}
+        self.states = [
+            synthetic.state(positions, storage, seed=i, device=device) for i in range(sets)
+        ]
+        self.lists = [torch.empty(rows, WIDTH, **integers) for _ in range(sets)]
+        self.tokens = [torch.empty(rows, EXPANDED, **integers) for _ in range(sets)]
+        self.made = []
+        for index, (selected, cache, q, gate) in enumerate(self.states):
+            page4.run(selected, self.lists[index])
+            blocks, positions_, visible = selected.blocks, selected.positions, selected.visible
+            expand.run(blocks, positions_, visible, self.tokens[index])
+            self.made.append(synthetic.inputs(cache, q, gate, self.lists[index]))
+        self.buffers = launch.allocate(self.made[0])
 
-    runners: dict[str, Runner | Absent] = {
-        "split KV": lambda index: launch.run(made[index], buffers),
-        "page list and split KV": with_list,
-    }
-    if storage != torch.bfloat16:
-        return runners | {VLLM: Absent("vLLM's QSA attention takes bfloat16 only")}
+    def ours(self, index: int) -> torch.Tensor:
+        """The attention alone."""
+        return launch.run(self.made[index], self.buffers)
 
-    def load() -> Runner:
+    def with_list(self, index: int) -> torch.Tensor:
+        """The page list and the attention."""
+        page4.run(self.states[index][0], self.lists[index])
+        return self.ours(index)
+
+    def load_vllm(self) -> Runner:
+        """vLLM's attention over the token indices, into the same output."""
         from vllm.models.qwen4_exp.nvidia.ops.qsa import qsa_sparse_paged_attention
 
         def theirs(index: int) -> object:
-            selected, cache, q, gate = states[index]
+            selected, cache, q, gate = self.states[index]
             k, v = cache[:, :, None, :DIM], cache[:, :, None, DIM:]
             table, requests = selected.block_table, selected.requests
             return qsa_sparse_paged_attention(
-                q, k, v, tokens[index], table, requests, False, buffers.out, output_gate=gate
+                q,
+                k,
+                v,
+                self.tokens[index],
+                table,
+                requests,
+                False,
+                self.buffers.out,
+                output_gate=gate,
             )
 
         return theirs
 
-    def agrees() -> str | None:
-        theirs = buffers.out.clone()
-        error = relative_l2(theirs, launch.run(made[0], buffers))
+    def agrees(self) -> str | None:
+        """How vLLM's output of set 0, still in the buffer, differs from ours."""
+        theirs = self.buffers.out.clone()
+        error = relative_l2(theirs, self.ours(0))
         return None if error < 1e-2 else f"relative L2 {error:.1e}"
 
-    return runners | {VLLM: optional.baseline(load, agrees=agrees)}
+
+def _prepare(
+    device: torch.device, sets: int, *, rows: int, storage: torch.dtype
+) -> Mapping[str, Runner | Absent]:
+    made = _Sets(device, sets, rows=rows, storage=storage)
+    runners: dict[str, Runner | Absent] = {
+        "split KV": made.ours,
+        "page list and split KV": made.with_list,
+    }
+    if storage != torch.bfloat16:
+        return runners | {VLLM: Absent("vLLM's QSA attention takes bfloat16 only")}
+    return runners | {VLLM: optional.baseline(made.load_vllm, agrees=made.agrees)}
 
 
 CASES = tuple(

@@ -108,6 +108,10 @@ def check(inputs: Inputs) -> None:
             device=q.device,
             row_alignment_bytes=alignment,
         )
+    _check_layouts(inputs)
+
+
+def _check_layouts(inputs: Inputs) -> None:
     packed = inputs.gate.is_contiguous() and inputs.pages.is_contiguous()
     if inputs.k.stride() != inputs.v.stride() or inputs.k.shape[1] % 4 or not packed:
         raise refuse(

@@ -120,45 +120,50 @@ def check_inputs(inputs: Inputs) -> None:
     Raises:
         ContractError: naming the tensor and the clause.
     """
-    q, keys, table, each = inputs.q, inputs.keys, inputs.page_table, inputs.rows_per_request
-    if q.dtype not in STORAGE:
-        raise refuse(
-            WHERE,
-            what="q dtype",
-            expected="float16 or bfloat16",
-            found=q.dtype,
-            remedy="use the original route",
-        )
-    if table.dim() != 2:
-        raise refuse(
-            WHERE,
-            what="page_table dimensions",
-            expected="2",
-            found=table.dim(),
-            remedy="pass one row a request",
-        )
+    _check_extents(inputs)
+    q, keys, table = inputs.q, inputs.keys, inputs.page_table
     requests = int(table.shape[0])
-    check_rows(WHERE + " requests", requests, low=1, high=REQUESTS_MAX)
-    check_rows(WHERE + " rows a request", each, low=1, high=ROWS_PER_REQUEST_MAX)
+    rows = requests * inputs.rows_per_request
     if keys.dim() == 4 and keys.shape[2] == 1:
         keys = keys[:, :, 0]
-    rows, device, word = requests * each, q.device, torch.int32
     wanted: tuple[tuple[str, Any, tuple[int | None, ...], torch.dtype, int], ...] = (
         ("q", q, (rows, HEADS, DIM), q.dtype, 16),
         ("keys", keys, (None, None, DIM), q.dtype, 16),
-        ("page_table", table, (requests, None), word, 4),
-        ("visible", inputs.visible, (rows,), word, 4),
+        ("page_table", table, (requests, None), torch.int32, 4),
+        ("visible", inputs.visible, (rows,), torch.int32, 4),
     )
-    for name, tensor, shape, dtype, alignment in wanted:
+    for name, tensor, shape, dtype, align in wanted:
         check_tensor(
             WHERE,
             name,
             tensor,
             shape=shape,
             dtype=dtype,
-            device=device,
-            row_alignment_bytes=alignment,
+            device=q.device,
+            row_alignment_bytes=align,
         )
+
+
+def _check_extents(inputs: Inputs) -> None:
+    table = inputs.page_table
+    if inputs.q.dtype not in STORAGE:
+        raise refuse(
+            WHERE,
+            what="q dtype",
+            expected="float16 or bfloat16",
+            found=inputs.q.dtype,
+            remedy="use the original route",
+        )
+    if table.dim() != 2 or inputs.keys.dim() < 3:
+        raise refuse(
+            WHERE,
+            what="dimensions of page_table and keys",
+            expected="2, and 3 or 4",
+            found=(table.dim(), inputs.keys.dim()),
+            remedy="pass one table row a request and a paged cache",
+        )
+    check_rows(WHERE + " requests", int(table.shape[0]), low=1, high=REQUESTS_MAX)
+    check_rows(WHERE + " rows a request", inputs.rows_per_request, low=1, high=ROWS_PER_REQUEST_MAX)
     if not 1 <= inputs.columns <= COLUMNS_MAX:
         raise refuse(
             WHERE,

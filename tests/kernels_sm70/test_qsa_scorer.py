@@ -14,7 +14,6 @@ import torch
 from kernels_sm70 import counters, emulate
 from kernels_sm70.contract import ContractError
 from kernels_sm70.gpu_checks import relative_l2
-from kernels_sm70.qsa_expand import reference as expand_reference
 from kernels_sm70.qsa_scorer import floor_bytes, launch, op, reference, synthetic
 from kernels_sm70.qsa_scorer.launch import Inputs, Schedule
 
@@ -143,7 +142,7 @@ def test_schedules_and_orders_agree_bit_for_bit() -> None:
 
 def test_nan_and_infinite_keys_reach_their_own_score_only() -> None:
     inputs = synthetic.inputs([400], torch.float16, page_keys=100)
-    clean = emulated(inputs)
+    assert emulated(inputs)[0].isfinite().all()
     page = int(inputs.page_table[0, 0])
     inputs.keys[page, 7, 3] = float("nan")
     inputs.keys[page, 9, 3] = float("inf")
@@ -153,7 +152,6 @@ def test_nan_and_infinite_keys_reach_their_own_score_only() -> None:
     assert spoiled[0, 9].isinf()
     rest = [c for c in range(100) if c not in (7, 9)]
     assert spoiled[0, rest].isfinite().all()
-    assert clean[0].isfinite().all()
 
 
 MUTATIONS = {
@@ -295,89 +293,6 @@ def test_device_counts_its_hits_by_width() -> None:
     row = torch.zeros(counters.COLUMNS, dtype=torch.int64)
     emulated(synthetic.inputs([900, 800], torch.float16, rows_per_request=2), hits=row.data_ptr())
     assert row[4] == row.sum() == 1
-
-
-# ---- the chain of oracles against transformers' indexer --------------------------------------
-
-
-@pytest.mark.parametrize("length", [8, 9, 10, 11, 2200])
-def test_scores_topk_and_expansion_select_what_transformers_selects(length: int) -> None:
-    modeling = pytest.importorskip(
-        "transformers.models.qwen4_exp.modeling_qwen4_exp", reason="transformers lacks qwen4_exp"
-    )
-    configuration = pytest.importorskip("transformers.models.qwen4_exp.configuration_qwen4_exp")
-    config = configuration.Qwen4ExpTextConfig(
-        hidden_size=64,
-        head_dim=256,
-        rope_parameters={"rope_type": "default", "rope_theta": 1e4, "partial_rotary_factor": 0.25},
-        indexer_n_heads=4,
-        indexer_kv_heads=1,
-        indexer_head_dim=128,
-        indexer_budget=2048,
-        indexer_compress_ratio=4,
-    )
-    generator = torch.Generator().manual_seed(length)
-    indexer = modeling.Qwen4ExpTextQSAIndexer(config, 0).double()
-    with torch.no_grad():
-        for parameter in indexer.parameters():
-            parameter.copy_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64))
-    hidden = torch.randn(1, length, 64, generator=generator, dtype=torch.float64)
-    angles = torch.arange(length)[:, None] * 0.37 ** torch.arange(32)[None]
-    cos, sin = (f(torch.cat([angles, angles], -1)).double()[None] for f in (torch.cos, torch.sin))
-    causal = torch.ones(length, length, dtype=torch.bool).tril()
-    rows = range(max(0, length - 12), length)  # every residue; all rows of a short text
-    with torch.no_grad():
-        mask = _last_rows(indexer, hidden, (cos, sin), causal, len(rows))
-        q, keys = _projected(modeling, indexer, hidden, cos, sin)
-    for line, position in enumerate(rows):
-        visible = torch.tensor([(position + 1) // 4], dtype=torch.int32)
-        table = torch.zeros(1, 1, dtype=torch.int32)
-        seen = int(visible)
-        blocks = torch.full((1, 512), -1, dtype=torch.int32)
-        if seen:
-            scores = reference.scores(
-                q[position][None], keys[None], table, visible, rows_per_request=1
-            )
-            best = scores[0, :seen].topk(min(512, seen)).indices
-            blocks[0, : len(best)] = best.int()
-        chosen = expand_reference.expand(blocks, torch.tensor([position]), visible)[0]
-        tokens = chosen[: int(chosen[-1])].tolist()
-        assert set(tokens) == set(torch.nonzero(mask[line]).flatten().tolist())
-
-
-def _last_rows(
-    indexer: Any, hidden: torch.Tensor, rotary: Any, causal: torch.Tensor, last: int
-) -> torch.Tensor:
-    """The mask of the final rows only, with the earlier keys in a cache: the indexer is
-    quadratic."""
-
-    class Cached:
-        def update_indexer(self, raw_keys: torch.Tensor, layer: int) -> torch.Tensor:
-            raw = indexer.index_qk_proj(hidden)[..., -128:]
-            assert torch.equal(raw[:, -last:], raw_keys)
-            return raw
-
-    mask: torch.Tensor = indexer(hidden[:, -last:], rotary, causal[None, None, -last:], Cached())[
-        0, 0
-    ]
-    return mask
-
-
-def _projected(
-    modeling: Any, indexer: Any, hidden: torch.Tensor, cos: torch.Tensor, sin: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """q [T, 4, 128] and compressed keys [T / 4, 128], by the indexer's own norms and rotary."""
-    projected = indexer.index_qk_proj(hidden)[0]
-    q = indexer.q_layernorm(projected[:, :512].view(-1, 4, 128))
-    q = modeling.apply_rotary_pos_emb(q[None], cos=cos, sin=sin, unsqueeze_dim=2)[0]
-    complete = len(projected) // 4
-    pooled = projected[: 4 * complete, 512:].view(complete, 4, 128).mean(1)
-    pooled = indexer.k_layernorm(pooled)
-    starts = torch.arange(complete) * 4
-    keys = modeling.apply_rotary_pos_emb(pooled[:, None], cos=cos[0, starts], sin=sin[0, starts])[
-        :, 0
-    ]
-    return q, keys
 
 
 def test_floor_is_that_of_the_design() -> None:
