@@ -235,6 +235,17 @@ def test_ctrl_c(tmp_path: Path, times: int) -> None:
     work.env["FAKE_DELAY_S"] = "0"
 
 
+def test_ctrl_c_while_the_server_starts(tmp_path: Path) -> None:
+    work = FakeFactorial(tmp_path, env={"FAKE_START_S": "30"}, concurrency="1", cases=1)
+    process = work.start()
+    wait_until(lambda: processes_of(work.run))
+    process.send_signal(signal.SIGINT)
+    output, _ = process.communicate(timeout=30)
+    assert process.returncode == 12, output
+    assert processes_of(work.run) == []
+    assert work.records() == []
+
+
 def test_two_harnesses_on_one_run(tmp_path: Path) -> None:
     work = FakeFactorial(tmp_path, env={"FAKE_DELAY_S": "0.5"}, concurrency="1", cases=1, aa=False)
     first = work.start()
