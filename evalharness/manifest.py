@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,8 +19,10 @@ import jsonschema
 from evalharness.data import Source, rows
 from evalharness.errors import ManifestError, StoreError
 from evalharness.registry import suite_named
+from evalharness.strict_json import JsonFault, parse_strict
 from evalharness.types import Case, Sampling, canonical_json, sha256_hex
 
+ENTRY_NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,63}")
 FORMAT_FILE = Path(__file__).parent / "formats" / "manifest.schema.json"
 
 
@@ -82,15 +85,31 @@ def load_manifest(path: Path) -> Manifest:
 def parse_manifest(text: str, place: str) -> Manifest:
     """Return the manifest of a text; `place` names it in errors (ManifestError)."""
     try:
-        document = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise ManifestError(f"{place}: not JSON ({error}); expected a manifest") from None
+        document = parse_strict(text)
+    except JsonFault as fault:
+        raise ManifestError(
+            f"{place}: not one strict JSON text ({fault.kind}); expected a manifest"
+        ) from None
+    _check_format(document, place)
+    try:
+        suites = document["suites"].items()
+        entries = {name: _entry(name, body, place=place) for name, body in suites}
+    except (ValueError, RecursionError) as error:  # values that canonical JSON cannot hold
+        raise ManifestError(f"{place}: {error}; correct the manifest") from error
+    return Manifest(document["name"], sha256_hex(text), text, entries)
+
+
+def _check_format(document: Any, place: str) -> None:
     fault = jsonschema.exceptions.best_match(_format().iter_errors(document))
     if fault is not None:
         where = "/".join(str(part) for part in fault.absolute_path) or "top level"
         raise ManifestError(f"{place}: {where}: {fault.message[:300]}; see {FORMAT_FILE.name}")
-    entries = {name: _entry(name, body, place=place) for name, body in document["suites"].items()}
-    return Manifest(document["name"], sha256_hex(text), text, entries)
+    for name in document["suites"]:
+        if not ENTRY_NAME.fullmatch(name):
+            raise ManifestError(
+                f"{place}: suites/{name!r}: an entry's name becomes a file name; expected letters, "
+                "digits, `_`, `-` and `.` only, beginning with a letter"
+            )
 
 
 def _format() -> jsonschema.Draft202012Validator:
@@ -98,7 +117,10 @@ def _format() -> jsonschema.Draft202012Validator:
 
 
 def _entry(name: str, body: Mapping[str, Any], *, place: str) -> Entry:
-    suite = suite_named(body.get("suite", name))
+    try:
+        suite = suite_named(body.get("suite", name))
+    except ManifestError as error:
+        raise ManifestError(f"{place}: {name}: {error}") from None
     sampling = body["sampling"]
     cases = tuple((case["id"], case["sha256"]) for case in body["cases"])
     scorer = body.get("scorer", suite.default_scorer)

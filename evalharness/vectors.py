@@ -69,11 +69,11 @@ def score_vectors(
     try:
         with source.open("rb") as rows, partial.open("w", encoding="ascii") as out:
             for number, line in _rows(rows):
-                verdict, fault = _verdict(line, suite.score_vector, scorer)
+                verdict, text, fault = verdict_line(line, suite.score_vector, scorer)
                 if fault:
                     summary.faults += 1
                     report(f"{source} line {number}: {fault}")
-                out.write(json.dumps(verdict) + "\n")
+                out.write(text)
                 summary.rows += 1
                 _count(summary, verdict["outcome"])
         partial.replace(target)
@@ -97,20 +97,39 @@ def _rows(lines: Any) -> Iterator[tuple[int, bytes]]:
             yield number, line
 
 
-def _verdict(line: bytes, judge: VectorScorer, scorer: str) -> tuple[Mapping[str, Any], str]:
-    """Return the verdict row and, where the row cannot be judged, what is wrong with it."""
+def verdict_line(
+    line: bytes, judge: VectorScorer, scorer: str
+) -> tuple[Mapping[str, Any], str, str]:
+    """Return a row's verdict, its line of output, and what is wrong with the row ("" if nothing).
+
+    Never raises: a row that cannot be judged is unobserved with the fault as its reason.
+    """
     row_id = None
     try:
-        row = json.loads(line.decode("utf-8"), parse_int=parse_int_any)
+        row = json.loads(
+            line.decode("utf-8"), parse_int=parse_int_any, parse_constant=_refuse_constant
+        )
         if not isinstance(row, dict):
             raise ScoreError(f"expected a JSON object, found {type(row).__name__}")
         row_id = row.get("id")
-        return judge(row, scorer), ""
+        verdict = judge(row, scorer)
+        return verdict, json.dumps(verdict) + "\n", ""
     except ScoreError as error:
         fault = str(error)
     except RecursionError:
         fault = "the row is nested too deep to be read"
     except ValueError as error:
         fault = f"not JSON: {error}"
-    bad = {"id": row_id, "outcome": "unobserved", "reason": f"bad_row: {fault}", "scorer": scorer}
-    return bad, fault
+    return _bad_row(row_id, scorer, fault)
+
+
+def _bad_row(row_id: Any, scorer: str, fault: str) -> tuple[Mapping[str, Any], str, str]:
+    bad = {"outcome": "unobserved", "reason": f"bad_row: {fault}", "scorer": scorer}
+    try:
+        return bad, json.dumps({"id": row_id, **bad}) + "\n", fault
+    except (ValueError, RecursionError):  # an id that JSON cannot hold
+        return bad, json.dumps({"id": None, **bad}) + "\n", fault
+
+
+def _refuse_constant(name: str) -> Any:
+    raise ValueError(f"{name} is no JSON value")

@@ -41,7 +41,7 @@ ALLOWED: dict[str, set[str]] = {
     "drive": BASE,
     "server": {*BASE, "reply", "store"},
     "data": BASE,
-    "manifest": {*BASE, "data", "registry", "suite"},
+    "manifest": {*BASE, "data", "registry", "strict_json", "suite"},
     "manifest_build": {*BASE, "data", "manifest", "registry", "suite"},
     "vectors": {*BASE, "registry", "strict_json", "suite"},
     "scoring": {*BASE, "manifest", "registry", "scoring_cell", "scoring_worker"},

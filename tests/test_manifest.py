@@ -122,7 +122,7 @@ def test_a_faulty_manifest_names_the_place(change: str, smoke: dict[str, Any]) -
     _set(smoke, path, value)
     with pytest.raises(ManifestError) as caught:
         parse_manifest(json.dumps(smoke), "m.json")
-    assert str(caught.value).startswith(("m.json: ", "unknown suite"))
+    assert str(caught.value).startswith("m.json: ")
     assert message in str(caught.value)
 
 
