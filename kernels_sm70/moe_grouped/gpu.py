@@ -16,8 +16,10 @@ from kernels_sm70.moe_grouped.launch import Buffers, Experts, Variant
 WIDTHS = (*range(1, 18), 24, 32, 64)
 EVERY_VARIANT_AT = (1, 4, 16, 24)
 COUNT, TOP_K = 48, 10
-# One float32 sum that rounds the other way moves its element by one ulp; this many may.
-REL_L2 = {torch.float16: 2e-4, torch.bfloat16: 8e-4}
+# A float32 sum that rounds the other way moves its element by one ulp (2^-11 or 2^-8 of it). At M
+# = 1
+# a handful of such elements among 1600, one of them large, was seen to make 1.8e-4 in fp16.
+REL_L2 = {torch.float16: 3e-4, torch.bfloat16: 1e-3}
 KINDS = (
     ("nvfp4", torch.float16),
     ("nvfp4", torch.bfloat16),
