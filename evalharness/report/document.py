@@ -11,7 +11,7 @@ from evalharness import __version__
 from evalharness.noninferiority import Asked, Judgement
 from evalharness.pairing import arm_names, slots
 from evalharness.report.facts import load_rows, provenance, route_rows, speed_rows, stopped_rows
-from evalharness.report.flips import flip_rows, unobserved_rows
+from evalharness.report.flips import excluded_rows, flip_rows, unobserved_rows
 from evalharness.report.limits import cannot_say
 from evalharness.report.sections import (
     count_rows,
@@ -44,6 +44,7 @@ def build_document(runs: Sequence[Run], judged: Judgement, asked: Asked) -> dict
         "aa": [asdict(check) for check in verdict.aa],
         "flips": flip_rows(runs, judged.tables),
         "unobserved": unobserved_rows(runs, judged.tables, nll),
+        "excluded": excluded_rows(runs, judged.tables),
         "stopped": [row for run in runs for row in (*stopped_rows(run), *never_run_rows(run))],
         "pooled": [asdict(row) for row in verdict.pooled],
         "factorial": [asdict(table) for table in verdict.effects],

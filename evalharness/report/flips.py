@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from evalharness.pairing import Slot, find_cell, nll_reason, slots
+from evalharness.pairing import EXCLUDED, Slot, find_cell, nll_reason, slots
 from evalharness.report.answers import TOTAL_CHARS, answer_text, cut_answer, responses
 from evalharness.runs import Run, StoredCell
 from evalharness.types import Response
@@ -148,6 +148,24 @@ def unobserved_rows(
     return [
         {**_place(where, arm, slot), "reason": reason, "case_ids": ids}
         for (arm, where, slot, reason), ids in groups.items()
+    ]
+
+
+def excluded_rows(runs: Sequence[Run], tables: Sequence[OutcomeTable]) -> list[dict[str, Any]]:
+    """Cases that a scorer left out of the denominator in every arm, with its reason."""
+    groups: dict[tuple[str, str, str], set[str]] = defaultdict(set)
+    for table in tables:
+        counted = set(table.case_ids)
+        for run in runs:
+            for key, cell in run.cells.items():
+                if (key.suite, key.mode) != (table.suite, table.mode):
+                    continue
+                for case_id, score in cell.scores.items():
+                    if case_id not in counted and score.reason.startswith(EXCLUDED):
+                        groups[table.suite, table.mode, score.reason].add(case_id)
+    return [
+        {"suite": suite, "mode": mode, "reason": reason, "case_ids": sorted(ids)}
+        for (suite, mode, reason), ids in groups.items()
     ]
 
 

@@ -63,8 +63,8 @@ def render_page(template: str, **values: Any) -> str:
 def _sections(document: Row) -> Iterator[tuple[str, str]]:
     yield from (("verdicts", "Verdicts"), ("answers", "Answers"), ("limits", "Limits"))
     yield from (("results", "Contrasts"), ("flips", "Flips"))
-    if document["unobserved"] or document["stopped"]:
-        yield "unobserved", "Unobserved"
+    if document["unobserved"] or document["stopped"] or document["excluded"]:
+        yield "unobserved", "Not counted"
     if document["nll"]["cells"] or document["nll"]["deltas"]:
         yield "nll", "Token log-probabilities"
     yield "noise", "Noise"

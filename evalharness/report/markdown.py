@@ -171,6 +171,9 @@ def _unobserved(document: Row) -> Iterator[str]:
         place = f"{plain(row['arm'])}, {plain(row['suite'])} C{row['concurrency']}"
         reason = plain(row["reason"])
         yield f"- unobserved, {place}: {len(row['case_ids'])} ({reason}): {_ids(row['case_ids'])}"
+    for row in document["excluded"]:
+        place, reason = f"{plain(row['suite'])} {plain(row['mode'])}", plain(row["reason"])
+        yield f"- left out in every arm, {place}: {reason}: {_ids(row['case_ids'])}"
     for row in document["stopped"]:
         place = f"{plain(row['arm'])}, {plain(row['suite'])} C{row['concurrency']}"
         yield f"- {row['state']} cell, {place}: {plain(row['reason'])}"

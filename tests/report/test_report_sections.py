@@ -315,6 +315,20 @@ def test_a_run_without_its_manifest_still_counts_cases_nobody_has(tmp_path: Path
     assert sum(len(group["case_ids"]) for group in document["unobserved"]) == 8 * 3 * 2
 
 
+def test_cases_that_a_scorer_excludes_are_listed_and_not_counted(tmp_path: Path) -> None:
+    run = plant_run(tmp_path / "run", Plant(factors=ONE_FACTOR))
+    for file in run.glob("scores/*/*/*/*.jsonl"):
+        rows = [json.loads(line) for line in file.read_text().splitlines()]
+        rows[4] |= {"reason": "excluded:unpassable_gold", "outcome": "wrong"}
+        file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    write_sums(run)
+    document = report(run)
+    assert {row["cases"] for row in document["counts"]} == {79}
+    (group,) = document["excluded"]
+    assert group["case_ids"] == ["case-0004"]
+    assert "case-0004" in render_markdown(document)
+
+
 def test_suite_of_nll_is_kept_out_of_the_counts(tmp_path: Path) -> None:
     plant = Plant(suites=(BFCL, NLL), factors=ONE_FACTOR, concurrency=(1,))
     assert {row["suite"] for row in report(plant_run(tmp_path / "r", plant))["counts"]} == {"bfcl"}
