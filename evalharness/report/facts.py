@@ -19,21 +19,23 @@ def load_rows(run: Run) -> Iterator[dict[str, Any]]:
     """Concurrency really reached, one row a cell.
 
     `in_flight` is the client's mean over the cell before its tail; `running_mean` the server's
-    own vllm:num_requests_running; `reached_share` their smaller one over C, the server's only
-    where it was sampled often enough to mean anything.
+    own vllm:num_requests_running, whose median (start and tail do not move it) counts beside the
+    client's: `reached_share` is the smaller one over C, the server's only where it was sampled
+    often enough to mean anything.
     """
     for cell in run.cells.values():
         record = cell.record
         samples = record["running_samples"]
-        running = float(np.mean(samples)) if samples else None
-        seen = running if len(samples) >= MIN_SAMPLES else None
+        median = float(np.median(samples)) if samples else None
+        seen = median if len(samples) >= MIN_SAMPLES else None
         known = [v for v in (record["concurrency_reached"], seen) if v is not None]
         yield {
             **_key(cell),
             "launch": cell.launch,
             "state": cell.state,
             "in_flight": record["concurrency_reached"],
-            "running_mean": running,
+            "running_mean": float(np.mean(samples)) if samples else None,
+            "running_median": median,
             "running_max": max(samples, default=None),
             "reached_share": min(known) / cell.key.concurrency if known else None,
             "idle_share": record["idle_share"],
