@@ -89,8 +89,11 @@ def route_rows(run: Run) -> Iterator[dict[str, Any]]:
 
 
 def speed_rows(run: Run) -> list[dict[str, Any]]:
-    """Output tokens per second and latency facts per cell, for information: no gate uses them."""
-    return [
+    """Output tokens and requests per second of each complete cell, for information.
+
+    `tokens_ratio` is over the control's own cell; no gate uses any of it.
+    """
+    rows = [
         {
             **_key(cell),
             "output_tokens_per_s": cell.record["output_tokens"] / cell.record["wall_s"],
@@ -99,6 +102,16 @@ def speed_rows(run: Run) -> list[dict[str, Any]]:
         for cell in run.cells.values()
         if cell.state == "complete" and cell.record["wall_s"] > 0
     ]
+    control = {_place(row): row for row in rows if row["arm"] == run.plan["control"]}
+    for row in rows:
+        base = control.get(_place(row), row)["output_tokens_per_s"]
+        known = _place(row) in control and base > 0
+        row["tokens_ratio"] = row["output_tokens_per_s"] / base if known else None
+    return rows
+
+
+def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return row["suite"], row["mode"], row["concurrency"], row["replicate"]
 
 
 def provenance(runs: Sequence[Run]) -> dict[str, Any]:
