@@ -223,19 +223,21 @@ def _wanted(prepared: FactorialRun) -> Sequence[Sequence[PlannedCell]]:
 
 def _report(run_dir: Path) -> int:
     """Score what is complete, write the report, print the table, close with SHA256SUMS."""
-    from evalharness.errors import EXIT_OK
+    from evalharness.errors import EXIT_INCOMPLETE, EXIT_OK
     from evalharness.factorial.cells import complete_cells
     from evalharness.scoring import score_run
     from evalharness.store import write_sums
 
+    faults = 0
     if complete_cells(run_dir):
         summary = score_run(run_dir)
+        faults = len(summary.faults)
         for fault in summary.faults:
             _say(str(fault))
         write_sums(run_dir)
         _print_report(run_dir)
     write_sums(run_dir)
-    return EXIT_OK
+    return EXIT_INCOMPLETE if faults else EXIT_OK
 
 
 def _print_report(run_dir: Path) -> None:

@@ -74,7 +74,9 @@ async def run_cell(
     record["expected_rows"] = len(requests)
     record["started_utc"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     record["prefix_cache_reset"] = await server.reset_prefix_cache()
-    if record["prefix_cache_reset"] == "failed":
+    # Our own servers have the reset; one without it would carry state from cell to cell.
+    lacking = record["prefix_cache_reset"] == "not-supported" and server.process is not None
+    if record["prefix_cache_reset"] == "failed" or lacking:
         record["state"] = "incomplete"
         record["reason"] = "the prefix cache could not be reset before the cell"
         write_json(record_file(responses), record)

@@ -68,6 +68,9 @@ async def run_launch(work: LaunchWork, tools: CellTools, display: Display) -> La
     if server is None:
         return LaunchResult((), died=False)
     display.ready(server.record["ready_s"])
+    for factor, found in server.record["levels"].items():
+        if found["in_effect"] is None:
+            display.note(f"  not proved: {factor}={found['level']}: {found['evidence']}")
     records: list[Mapping[str, Any]] = []
     shop = _Requests(work)
     try:
