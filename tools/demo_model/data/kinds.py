@@ -13,8 +13,8 @@ from tools.demo_model.data.params import (
     clock,
     code,
     date,
-    decimal,
     flag,
+    float_numbers,
     integer,
     listing,
     percent,
@@ -161,7 +161,7 @@ FLOATS = A(
     "values/data/measurements/samples",
     "number",
     "List of numbers.|The measured values.",
-    listing(decimal(0.5, 99.5)),
+    float_numbers(-9, 99),
     "of {v}|given {v}|for {v}|using {v}",
 )
 POINT = A(

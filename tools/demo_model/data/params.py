@@ -150,6 +150,19 @@ def listing(make_one: Make, low: int = 2, high: int = 4) -> Make:
     return make
 
 
+def float_numbers(low: int, high: int, size: tuple[int, int] = (2, 6)) -> Make:
+    """Return a maker of a list of floats, often said without a point: [12, 15] is [12.0, 15.0]."""
+
+    def one(rng: Random) -> tuple[Any, str]:
+        if rng.random() < 0.6:
+            whole = rng.randint(low, high)
+            return float(whole), str(whole)
+        value = round(rng.uniform(low, high), 1)
+        return value, str(value)
+
+    return listing(one, *size)
+
+
 def plain_numbers(low: int, high: int, size: tuple[int, int] = (2, 6)) -> Make:
     """Return a maker of a list of integers in digits."""
 

@@ -153,6 +153,43 @@ def invent(rng: Random, group: str | None = None) -> Function:
     return Function(group, verb, noun, name, document, required, optional)
 
 
+LOOSE = (
+    "Work this out for me",
+    "I need an answer to this",
+    "Help me with this one",
+    "Here is what I know",
+    "Please handle this",
+    "What would it be",
+    "Can you do this",
+)
+CONTEXTS = (
+    "I am working on a report for my class.",
+    "My friend asked me this yesterday.",
+    "We are planning for next month.",
+    "I have a test tomorrow.",
+    "For my research project, I need some information.",
+    "I just moved here.",
+    "Our team needs this today.",
+)
+
+
+def _lead(rng: Random, function: Function) -> str:
+    """Open a request; often without the words that the function's document uses."""
+    style = rng.random()
+    noun = function.noun
+    words = noun.split()
+    if style < 0.12:
+        return rng.choice(LOOSE)
+    if style < 0.30 and len(words) > 1:
+        noun = words[-1] if rng.random() < 0.5 else words[0]
+    elif style < 0.42 and " of " in noun:
+        head, tail = noun.split(" of ", 1)
+        noun = f"{tail.removeprefix('a ').removeprefix('an ').removeprefix('the ')} {head}"
+    verb = function.verb if rng.random() < 0.6 else rng.randrange(len(VERBS))
+    text = rng.choice(VERBS[verb][1]).format(o=noun)
+    return f"{rng.choice(CONTEXTS)} {text}" if rng.random() < 0.08 else text
+
+
 def ask(rng: Random, function: Function, *, skip_lead: bool = False) -> tuple[str, dict[str, Any]]:
     """Return a sentence that asks for the function, and the arguments it states."""
     stated = list(function.required)
@@ -169,7 +206,7 @@ def ask(rng: Random, function: Function, *, skip_lead: bool = False) -> tuple[st
         for key in function.document["parameters"]["properties"]
         if key in arguments
     }
-    lead = rng.choice(VERBS[function.verb][1]).format(o=function.noun)
+    lead = _lead(rng, function)
     body = ""
     for index, part in enumerate(said):
         glue = (
@@ -298,7 +335,7 @@ def irrelevant(rng: Random) -> dict[str, Any]:
     shown: list[Function] = []
     count = rng.choices((1, 2, 3), (6, 2, 1))[0]
     while len(shown) < count:
-        other = invent(rng, wanted.group if rng.random() < 0.25 else None)
+        other = invent(rng, wanted.group if rng.random() < 0.08 else None)
         if other.noun != wanted.noun and other.name not in {f.name for f in shown}:
             shown.append(other)
     return _row(shown, rng, question, rng.choice(REFUSALS))
@@ -307,12 +344,12 @@ def irrelevant(rng: Random) -> dict[str, Any]:
 def example(rng: Random) -> dict[str, Any]:
     """One tool-call example of the mixture."""
     kind = rng.random()
-    if kind < 0.36:
+    if kind < 0.40:
         return single(rng, distractors=0)
-    if kind < 0.56:
+    if kind < 0.62:
         return single(rng, distractors=rng.choice((1, 2, 3)))
-    if kind < 0.74:
+    if kind < 0.82:
         return parallel(rng)
-    if kind < 0.80:
+    if kind < 0.88:
         return parallel_multiple(rng)
     return irrelevant(rng)
