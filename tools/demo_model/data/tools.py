@@ -217,7 +217,8 @@ def ask(rng: Random, function: Function, *, skip_lead: bool = False) -> tuple[st
         body += glue + part
     sentence = body.strip() if skip_lead else lead + body
     if not skip_lead and rng.random() < 0.12:
-        sentence = f"{body.strip().capitalize()}, {lead[0].lower()}{lead[1:]}"
+        first = body.strip()
+        sentence = f"{first[0].upper()}{first[1:]}, {lead[0].lower()}{lead[1:]}"
     end = "?" if lead.startswith(("What", "Can", "Could", "How", "Is")) else "."
     if rng.random() < 0.1:
         end = ""
