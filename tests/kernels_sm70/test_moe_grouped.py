@@ -164,6 +164,7 @@ def test_unmutated_device_code_passes(
     assert y_equal
 
 
+@pytest.mark.slow  # compiles a mutated source
 @pytest.mark.parametrize("mutation", MUTATIONS)
 def test_mutated_device_code_fails_the_oracle(
     mutation: str, mutation_inputs: tuple[torch.Tensor, Experts, tuple[torch.Tensor, torch.Tensor]]

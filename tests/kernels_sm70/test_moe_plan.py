@@ -73,6 +73,7 @@ PLAN_MUTATIONS = {
 }
 
 
+@pytest.mark.slow  # compiles a mutated source
 @pytest.mark.parametrize("mutation", PLAN_MUTATIONS)
 def test_mutated_plans_fail_the_oracle(mutation: str) -> None:
     generator = torch.Generator().manual_seed(2)

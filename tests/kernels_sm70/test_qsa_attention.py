@@ -157,6 +157,7 @@ MUTATIONS = {
 LOUD = {"one warp dropped"}
 
 
+@pytest.mark.slow  # compiles a mutated source
 @pytest.mark.parametrize("mutation", MUTATIONS)
 def test_mutated_device_code_fails_the_oracle(mutation: str) -> None:
     inputs = made([2050, 901, 77], torch.bfloat16, seed=4)

@@ -139,6 +139,7 @@ MUTATIONS = {
 }
 
 
+@pytest.mark.slow  # compiles a mutated source
 @pytest.mark.parametrize("mutation", MUTATIONS)
 def test_mutated_device_code_fails_the_oracle(mutation: str) -> None:
     selected = selection([*positions_at(8192, 8), -1, 5])

@@ -138,6 +138,7 @@ MUTATIONS = {
 }
 
 
+@pytest.mark.slow  # compiles a mutated source
 @pytest.mark.parametrize("mutation", MUTATIONS)
 def test_mutated_device_code_fails_the_oracle(mutation: str) -> None:
     inputs = synthetic.inputs([8190, 8188, 4001, -1, 5])

@@ -186,6 +186,7 @@ MUTATIONS = {
 }
 
 
+@pytest.mark.slow  # compiles a mutated source
 @pytest.mark.parametrize("mutation", MUTATIONS)
 def test_mutated_device_code_fails_the_oracle(mutation: str) -> None:
     inputs = synthetic.inputs([700, 90, 2001], torch.float16, page_keys=16, rows_per_request=2)
