@@ -122,6 +122,10 @@ judge() {
 # them (cat run.tar.xz.* | tar -xJ).
 pack() {
     local small=$work/pack
+    if [ ! -d "$run" ]; then
+        say "nothing to pack: $run was not made"
+        return
+    fi
     rm -rf "$small"
     mkdir -p "$small" "$out/sm70"
     (cd "$run" && find . \( -name server.json -o -name plan.json -o -name 'report.*' -o -name SHA256SUMS \
@@ -155,7 +159,8 @@ judge)
     exit 2
     ;;
 esac
-if [ "$failed" != 0 ]; then
-    for log in $(find "$run/arms" -name server.log | sort | tail -1); do tail -n 60 "$log"; done
+if [ "$failed" != 0 ] && [ -d "$run/arms" ]; then
+    find "$run/arms" -name server.log -printf '%T@ %p\n' | sort -n | tail -1 | cut -d' ' -f2- |
+        xargs -r tail -n 60
 fi
 exit "$failed"
