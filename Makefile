@@ -31,11 +31,13 @@ $(VENV)/.installed: $(VENV)/.demo $(wildcard requirements/*.lock)
 model: $(VENV)/.demo
 	$(BIN)/python -m tools.demo_model.make_model --out $(MODEL) --cache .demo/cache $(ADAPTER)
 
+demo: START := $(shell date +%s)
 demo: $(VENV)/.demo model
-	$(BIN)/python tools/demo.py --model $(MODEL)
+	$(BIN)/python tools/demo.py --model $(MODEL) --started $(START)
 
 test: $(VENV)/.installed model lint types
-	EVALHARNESS_DEMO_MODEL=$(MODEL) $(BIN)/python -m pytest --durations=15
+	$(BIN)/evalharness data fetch bfcl
+	EVALHARNESS_DEMO_MODEL=$(MODEL) $(BIN)/python -m pytest --durations=25
 
 check: $(VENV)/.installed lint types unit
 
