@@ -18,7 +18,7 @@ from evalharness.stats import Equivalence, ratio_equivalence
 from evalharness.types import Case, NllRow, RequestContext, Response, Sampling, canonical_json
 from tests.e2e.vllm_server import LaunchKey, RunningServer, Servers
 
-TOKENS = 12
+TOKENS = 8
 CASES = 80
 CONCURRENCY = 16
 FLOAT32 = ("--dtype", "float32", *PROCESSOR_ARGS)

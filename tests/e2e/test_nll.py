@@ -89,7 +89,7 @@ def test_packaged_windows_are_the_tokenizers_own(demo_model: Path) -> None:
 
 @pytest.fixture(scope="module")
 def prefilled(control: RunningServer, sequences: list[Case]) -> np.ndarray:
-    return values(replay(control, sequences, PREFILL, concurrency=4)[0])
+    return values(replay(control, sequences, PREFILL, concurrency=4, max_tokens=12)[0])
 
 
 def test_prefill_agrees_with_transformers_in_float32(
@@ -119,7 +119,7 @@ def test_forced_decode_agrees_with_prefill(
     control: RunningServer, sequences: list[Case], prefilled: np.ndarray, concurrency: int
 ) -> None:
     cases = sequences if concurrency > 1 else sequences[:10]
-    rows, _ = replay(control, cases, DECODE, concurrency=concurrency)
+    rows, _ = replay(control, cases, DECODE, concurrency=concurrency, max_tokens=12)
     found = values(rows)
     worst = np.abs(found - prefilled[: len(found)])
     say(f"decode at C{concurrency} against prefill: max {worst.max():.2e}, mean {worst.mean():.2e}")
