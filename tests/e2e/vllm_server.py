@@ -127,6 +127,9 @@ def environment(key: LaunchKey, api_key: str) -> dict[str, str]:
     return kept | {
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": "2",
+        # Waiting threads sleep: spinning ones starve the server's own other processes, and on a
+        # busy machine of two cores a step then takes many times as long.
+        "OMP_WAIT_POLICY": "passive",
         "PYTHONPATH": root,
         "VLLM_API_KEY": api_key,
         "VLLM_CPU_KVCACHE_SPACE": "1",
