@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from evalharness.errors import PlanError
 from evalharness.verdicts import judge
-from evalharness.verdicts.types import UNOBSERVED, OutcomeTable, PlanFacts, RunVerdict
+from evalharness.verdicts.types import UNOBSERVED, OutcomeTable, PlanFacts
 from tests.verdicts.build import hide, plan, table
 
 EQUAL = {"hc": (0, 0), "aa": (0, 0)}
@@ -114,37 +114,6 @@ def test_a_plan_missing_or_changed_is_exploratory(change: dict[str, Any], words:
     assert run.arms[0].underlying == "harm shown"
 
 
-def replayed(rows: OutcomeTable, count: int) -> OutcomeTable:
-    return replace(rows, outcomes=np.repeat(rows.outcomes, count, axis=1))
-
-
-def test_replays_beyond_the_declared_are_exploratory() -> None:
-    assert verdict_of(plan(), replayed(table(EQUAL), 2)) == ("exploratory", 10)
-    assert verdict_of(plan(replays=2), replayed(table(EQUAL), 2)) == ("admitted", 0)
-
-
-def test_identical_replays_are_worth_no_further_case() -> None:
-    once = judge(plan(margins=(("bfcl", 0.055),)), [table(EQUAL)]).arms[0].cells[0]
-    facts = plan(replays=4, margins=(("bfcl", 0.055),))
-    four = judge(facts, [replayed(table(EQUAL), 4)]).arms[0].cells[0]
-    assert four.deff == 4.0
-    assert four.p == pytest.approx(once.p, abs=1e-12)
-    assert four.verdict == "undecided"
-    harm = judge(facts, [replayed(table({"hc": (0, 6), "aa": (0, 0)}), 4)]).arms[0].cells[0]
-    assert harm.p_harm == pytest.approx(2.0**-6)
-    assert harm.table.losses == 24 and len(harm.loss_ids) == 6
-
-
-def test_excess_discordance_needs_two_replays() -> None:
-    one = judge(plan(), [table(EQUAL)]).arms[0].cells[0]
-    assert one.excess is None and one.excess_reason.startswith("not estimable")
-    rows = replayed(table({"hc": (5, 5), "aa": (0, 0)}), 2)
-    two = judge(plan(replays=2), [rows]).arms[0].cells[0]
-    assert two.excess is not None
-    assert two.excess.excess == pytest.approx(10 / 64)
-    assert two.excess.p == pytest.approx(3.0**-10)
-
-
 def test_an_aa_launch_that_differs_admits_nobody() -> None:
     for wins, losses in ((0, 14), (10, 0)):  # a drifted control flatters as much as it accuses
         run = judge(plan(), [table({"hc": (0, 0), "aa": (wins, losses)})])
@@ -167,8 +136,6 @@ def test_an_aa_difference_must_hold_over_all_cells_looked_at() -> None:
 
 def test_a_table_without_cases_is_missing_data() -> None:
     assert verdict_of(plan(), table({"hc": (0, 0), "aa": (0, 0)}, n=0, right=0))[0] == "incomplete"
-    one = judge(plan(replays=2), [replayed(table(EQUAL, n=1, right=1), 2)])
-    assert one.arms[0].verdict == "undecided"
 
 
 def test_a_missing_or_unseen_aa_launch_is_incomplete() -> None:
@@ -184,9 +151,10 @@ def test_every_suite_and_level_must_pass() -> None:
     facts = plan(gate_concurrency=(1, 16), suites=(("bfcl", "tools"),))
     good, bad = table(EQUAL), table({"hc": (1, 4), "aa": (0, 0)}, concurrency=16)
     assert verdict_of(facts, good, bad) == ("undecided", 10)
-    both = judge(facts, [good, table(EQUAL, concurrency=16)])
+    both = judge(facts, [good, table({"hc": (3, 3), "aa": (0, 0)}, concurrency=16)])
     assert both.arms[0].verdict == "admitted"
-    assert both.arms[0].p == max(c.p for c in both.arms[0].cells)  # each at full alpha
+    p_values = [c.p for c in both.arms[0].cells]
+    assert p_values[0] < p_values[1] == both.arms[0].p  # each at full alpha, the largest counts
     described = judge(facts, [good, table(EQUAL, concurrency=16),
                               table({"hc": (0, 12), "aa": (0, 0)}, concurrency=4)])  # fmt: skip
     assert described.arms[0].verdict == "admitted"  # C4 does not gate, and still says its harm
@@ -210,65 +178,6 @@ def test_a_suite_without_a_margin_is_described_not_judged() -> None:
     assert (nothing.arms[0].verdict, nothing.exit_code) == ("undecided", 10)
 
 
-ARMS = ("hc", "moe", "hc+moe")
-
-
-def three(hc: tuple[int, int], moe: tuple[int, int], both: tuple[int, int]) -> OutcomeTable:
-    return table({"hc": hc, "moe": moe, "hc+moe": both, "aa": (0, 0)})
-
-
-def verdicts(run: RunVerdict) -> dict[str, str]:
-    return {arm.arm: arm.verdict for arm in run.arms}
-
-
-def test_several_arms_share_alpha_by_holm() -> None:
-    # alone, p is .0183 for 3 wins and 3 losses, .0041 for none
-    run = judge(plan(arms=ARMS), [three((0, 0), (3, 3), (0, 0))])
-    assert verdicts(run) == {"hc": "admitted", "moe": "admitted", "hc+moe": "admitted"}
-    run = judge(plan(arms=ARMS), [three((3, 3), (3, 3), (0, 0))])
-    assert verdicts(run) == {"hc": "undecided", "moe": "undecided", "hc+moe": "admitted"}
-    assert "Holm" in run.arms[0].reason and run.arms[0].cells[0].verdict == "admitted"
-
-
-def test_a_declared_sequence_stops_at_its_first_failure() -> None:
-    facts = plan(arms=ARMS, sequence=("hc+moe", "hc", "moe"))
-    run = judge(facts, [three((3, 3), (3, 3), (3, 3))])
-    assert set(verdicts(run).values()) == {"admitted"}  # each at full alpha
-    run = judge(facts, [three((6, 6), (0, 0), (0, 0))])
-    assert verdicts(run) == {"hc": "undecided", "moe": "undecided", "hc+moe": "admitted"}
-    assert "sequence" in run.arms[1].reason
-
-
-def test_the_combined_arm_is_judged_directly_never_by_its_parts() -> None:
-    run = judge(plan(arms=ARMS), [three((0, 0), (0, 0), (0, 12))])
-    assert verdicts(run)["hc+moe"] == "harm shown"
-    # 54/51/52/51: effects of one to three cases, and no arm is admitted or accused by them
-    run = judge(plan(arms=ARMS), [three((1, 4), (1, 3), (0, 3))])
-    effects = {e.name: e.estimate * 64 for e in run.effects[0].effects}
-    assert effects == pytest.approx({"A": -2.0, "B": -1.0, "AB": 2.0})
-    assert set(verdicts(run).values()) == {"undecided"}
-
-
-def test_an_arm_outside_the_sequence_is_never_admitted() -> None:
-    run = judge(plan(arms=ARMS, sequence=("hc+moe", "hc")), [three((0, 0), (0, 0), (0, 0))])
-    assert verdicts(run)["moe"] == "undecided"
-    with pytest.raises(PlanError, match="sequence"):
-        judge(plan(sequence=("nobody",)), [table(EQUAL)])
-
-
-def test_harm_is_holm_adjusted_over_the_declared_contrasts() -> None:
-    alone = judge(plan(), [table({"hc": (0, 7), "aa": (0, 0)})])
-    assert alone.arms[0].verdict == "harm shown"
-    many = judge(plan(arms=ARMS, gate_concurrency=(1, 4, 8, 16)), [
-        table({"hc": (0, 7 if c == 1 else 0), "moe": (0, 0), "hc+moe": (0, 0), "aa": (0, 0)},
-              concurrency=c)
-        for c in (1, 4, 8, 16)
-    ])  # fmt: skip
-    first = many.arms[0].cells[0]
-    assert first.p_harm_adjusted == pytest.approx(12 * first.p_harm)
-    assert many.arms[0].verdict == "undecided"
-
-
 @pytest.mark.parametrize(
     ("change", "words"),
     [({"manifest": "x"}, "manifest differs"), ({"scorer": "corrected/1"}, "scorer differs")],
@@ -284,17 +193,6 @@ def test_mixed_tables_are_refused_with_the_difference_named(
         judge(plan(), [twice])
     with pytest.raises(PlanError, match="more than one table"):
         judge(plan(), [table(EQUAL), table(EQUAL)])
-
-
-def test_pooling_over_concurrency_is_a_summary_and_counts_cases_once() -> None:
-    facts = plan(gate_concurrency=(1, 4, 8, 16))
-    tables = [table({"hc": (1, 4), "aa": (0, 0)}, concurrency=c) for c in (1, 4, 8, 16)]
-    run = judge(facts, tables)
-    pooled = run.pooled[0]
-    assert pooled.levels == (1, 4, 8, 16)
-    assert pooled.deff == pytest.approx(4, rel=0.02)
-    assert pooled.n_effective == pytest.approx(64, rel=0.02)
-    assert run.arms[0].verdict == "undecided"
 
 
 def test_length_and_truncation_stand_beside_their_aa() -> None:
