@@ -22,6 +22,7 @@ EXAMPLE = (
     "or died, 12 cells are missing (--max-launches, Ctrl-C, a full disk)"
 )
 MAX_CONCURRENCY = 4096
+SPARE_FILES = 128
 
 
 def add_parser(subparsers: Any) -> None:
@@ -152,6 +153,7 @@ def _prepare(args: argparse.Namespace) -> FactorialRun:
             "trust_env": settings.trust_env,
         },
     )
+    require_open_files(max(asked.concurrency))
     launches = launch_order(
         [arm.name for arm in file.arms],
         aa=file.aa,
@@ -173,6 +175,27 @@ def _prepare(args: argparse.Namespace) -> FactorialRun:
         settings=settings,
         max_launches=args.max_launches,
     )
+
+
+def require_open_files(concurrency: int) -> None:
+    """Raise the soft limit of open files to what the run needs. Raises HarnessError.
+
+    A connection that our own limit refuses would be stored as the server's transport error.
+    """
+    import resource
+
+    from evalharness.errors import HarnessError
+
+    needed = concurrency + SPARE_FILES
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= needed:
+        return
+    if hard != resource.RLIM_INFINITY and hard < needed:
+        raise HarnessError(
+            f"{hard} open files are allowed, concurrency {concurrency} needs {needed}; "
+            f"raise the limit (ulimit -Hn {needed}) or lower --concurrency"
+        )
+    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
 
 
 def _announce(prepared: FactorialRun) -> None:

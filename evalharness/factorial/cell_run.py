@@ -83,17 +83,17 @@ async def run_cell(
         return record
     write_json(record_file(responses), record)
     try:
-        stats, lag_ms, samples = await _drive(server, responses, requests, tools, record)
+        driven = await _drive(server, responses, requests, tools, record)
     except (IncompleteError, StoreError) as error:
         record.update(state="aborted", reason=str(error))
         _try_record(responses, record)
         raise
-    _fill(record, stats, lag_ms, samples)
+    _fill(record, driven)
     totals = await asyncio.to_thread(read_back, responses)
     record.update(
         rows=totals.rows, prompt_tokens=totals.prompt_tokens, output_tokens=totals.output_tokens
     )
-    state, reason = await _state(server, key, len(requests), totals, tools, stats)
+    state, reason = await _state(server, key, len(requests), totals, tools, driven)
     record.update(state=state, reason=reason)
     write_json(record_file(responses), record)
     return record
@@ -112,7 +112,7 @@ async def _drive(
     requests: CellRequests,
     tools: CellTools,
     record: dict[str, Any],
-) -> tuple[DriveStats, float | None, list[int]]:
+) -> _Driven:
     lag, sampler = LagMeter(), RunningSampler(server.api.running, SAMPLE_PERIOD_S)
     concurrency = int(record["concurrency"])
     client = Client(
@@ -125,36 +125,63 @@ async def _drive(
         trust_env=tools.settings.trust_env,
     )
     writer = ResponseWriter(responses, requests.heads)
+    halt = _Halt(server, tools, concurrency)
     try:
-        async with client, running_beside(lag.run, sampler.run), _Halt(server, tools) as halt:
+        async with client, running_beside(lag.run, sampler.run), halt:
             stats = await drive(
                 requests.prepared,
                 client.send,
                 sink=writer,
                 concurrency=concurrency,
-                stop=halt,
-                on_response=tools.on_response,
+                stop=halt.event,
+                on_response=halt.take,
             )
     finally:
         record["responses_sha256"] = await writer.close()
-    return stats, lag.p99_ms(), sampler.samples
+    return _Driven(stats, lag.p99_ms(), sampler.samples, halt.hangs)
+
+
+@dataclass(frozen=True, slots=True)
+class _Driven:
+    """How a drive went, and what was measured beside it."""
+
+    stats: DriveStats
+    lag_ms: float | None
+    running: list[int]
+    hangs: bool
 
 
 class _Halt:
-    """An event that is set when the user stops the run or the server ends."""
+    """Stops the drive when the user stops the run, the server ends, or it hangs.
 
-    def __init__(self, server: Server, tools: CellTools) -> None:
+    It hangs when so many requests in a row time out that every stream has, twice: going on
+    would wait out the timeout of every case that is left.
+    """
+
+    def __init__(self, server: Server, tools: CellTools, concurrency: int) -> None:
+        self.hangs = False
+        self.event = asyncio.Event()
         self._events = [tools.stop, *([server.died] if server.died is not None else [])]
-        self._halt = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
+        self._on_response = tools.on_response
+        self._patience = 2 * concurrency
+        self._timeouts = 0
 
-    async def __aenter__(self) -> asyncio.Event:
+    def take(self, response: Response) -> None:
+        """See a response pass."""
+        self._on_response(response)
+        self._timeouts = self._timeouts + 1 if response.status == "timeout" else 0
+        if self._timeouts >= self._patience:
+            self.hangs = True
+            self.event.set()
+
+    async def __aenter__(self) -> _Halt:
         self._tasks = [asyncio.ensure_future(self._watch(event)) for event in self._events]
-        return self._halt
+        return self
 
     async def _watch(self, event: asyncio.Event) -> None:
         await event.wait()
-        self._halt.set()
+        self.event.set()
 
     async def __aexit__(self, *_: object) -> None:
         for task in self._tasks:
@@ -162,14 +189,13 @@ class _Halt:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
-def _fill(
-    record: dict[str, Any], stats: DriveStats, lag_ms: float | None, samples: list[int]
-) -> None:
+def _fill(record: dict[str, Any], driven: _Driven) -> None:
+    stats, lag_ms = driven.stats, driven.lag_ms
     busy = stats.cpu_share > BUSY_CPU_SHARE and stats.wall_s > 1.0
     record.update(
         wall_s=round(stats.wall_s, 3),
         status_counts=dict(sorted(stats.status_counts.items())),
-        running_samples=samples,
+        running_samples=driven.running,
         concurrency_reached=_round(stats.concurrency_reached),
         idle_share=_round(stats.idle_share),
         loop_lag_ms_p99=lag_ms,
@@ -187,12 +213,14 @@ async def _state(
     expected: int,
     totals: CellTotals,
     tools: CellTools,
-    stats: DriveStats,
+    driven: _Driven,
 ) -> tuple[str, str]:
     """Return the cell's state and the reason where it is not complete."""
     if tools.stop.is_set() and totals.rows < expected:
         return "aborted", "stopped by the user"
-    if stats.status_counts["transport_error"] or totals.rows < expected:
+    if driven.hangs and totals.rows < expected:
+        return "aborted", "the server hangs: every stream timed out twice in a row"
+    if driven.stats.status_counts["transport_error"] or totals.rows < expected:
         # The death of a process is told a moment after its connections break.
         await asyncio.sleep(0.5 if server.process is not None else 0.0)
         if not await server.alive():

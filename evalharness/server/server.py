@@ -68,7 +68,11 @@ class Server:
         """Ask whether the server still answers."""
         if self.process is not None and self.process.exited.is_set():
             return False
-        return await self.api.get("/v1/models") is not None
+        if self.process is None:
+            return await self.api.get("/v1/models") is not None
+        # vLLM's front end lives on for a while when its engine is dead; /health knows.
+        answer = await self.api.get("/health")
+        return answer is not None and answer[0] == 200
 
     async def reset_prefix_cache(self) -> str:
         """Reset the prefix cache; tried again while the server is still letting go of blocks."""

@@ -194,6 +194,17 @@ def test_a_server_that_dies_in_a_cell(tmp_path: Path) -> None:
     assert processes_of(work.run) == []
 
 
+def test_a_server_that_hangs_costs_its_launch_only(tmp_path: Path) -> None:
+    faults = '{"1": "hang", "2": "hang"}'
+    work = FakeFactorial(tmp_path, concurrency="1", aa=False, env={"FAKE_FAULTS": faults})
+    code, output = work.finish("--request-timeout", "1")
+    assert code == 3, output
+    assert output.count("the server hangs: every stream timed out twice in a row") >= 2
+    records = [(record["state"], record["rows"]) for record in work.records()]
+    assert records == [("aborted", 2), ("aborted", 2)]
+    assert len(work.asked()) == 4, "the third case is not waited for"
+
+
 def test_errors_are_kept_and_never_asked_again(tmp_path: Path) -> None:
     faults = {"1": "status:503", "2": "reset", "3": "wrong_shape", "4": "status:429"}
     work = FakeFactorial(
@@ -337,6 +348,23 @@ def finish_with(work: FakeFactorial, env: dict[str, str]) -> tuple[int, str]:
         timeout=120,
     )
     return done.returncode, done.stdout + done.stderr
+
+
+def test_too_few_open_files_are_refused_before_anything_is_asked(tmp_path: Path) -> None:
+    work = FakeFactorial(tmp_path, concurrency="64", cases=1)
+    code = "import resource, sys, os; resource.setrlimit(resource.RLIMIT_NOFILE, (100, 150)); "
+    code += "os.execv(sys.argv[1], sys.argv[1:])"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *work.command()],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "150 open files are allowed, concurrency 64 needs 192" in done.stderr
+    assert work.asked() == []
 
 
 def test_a_read_only_run_and_bad_options_are_refused(tmp_path: Path) -> None:
