@@ -25,6 +25,22 @@ KS_DEVICE unsigned multiply_pair(unsigned a, unsigned b) {
 #endif
 }
 
+// (low of a, low of b) and (high of a, high of b): one byte permutation each.
+KS_DEVICE unsigned low_halves(unsigned a, unsigned b) {
+#if KS_ON_GPU
+  return __byte_perm(a, b, 0x5410u);
+#else
+  return (a & 0xffffu) | (b << 16);
+#endif
+}
+KS_DEVICE unsigned high_halves(unsigned a, unsigned b) {
+#if KS_ON_GPU
+  return __byte_perm(a, b, 0x7632u);
+#else
+  return (a >> 16) | (b & 0xffff0000u);
+#endif
+}
+
 KS_DEVICE unsigned shift_left(unsigned word, int by) { return by >= 0 ? word << by : word >> -by; }
 
 // Rows of S, as stored.
@@ -109,10 +125,10 @@ struct Nvfp4 {
   }
   KS_DEVICE static uint4 arrange(const uint4& x) {
     uint4 out;
-    out.x = (x.x & 0xffffu) | (x.z << 16);
-    out.y = (x.x >> 16) | (x.z & 0xffff0000u);
-    out.z = (x.y & 0xffffu) | (x.w << 16);
-    out.w = (x.y >> 16) | (x.w & 0xffff0000u);
+    out.x = low_halves(x.x, x.z);
+    out.y = high_halves(x.x, x.z);
+    out.z = low_halves(x.y, x.w);
+    out.w = high_halves(x.y, x.w);
     return out;
   }
 
