@@ -30,9 +30,9 @@ def batches(folder: Path, count: int, **changed: Any) -> list[str]:
     return paths
 
 
-def judge(paths: list[str]) -> tuple[int, dict[str, Any]]:
+def judge(paths: list[str], *options: str) -> tuple[int, dict[str, Any]]:
     """Run the command; return its exit code and the validated document."""
-    code = main(["noninferiority", "--new-cases", *paths])
+    code = main(["noninferiority", "--new-cases", *paths, *options])
     document = json.loads((Path(paths[0]) / "report-growing" / "growing.json").read_text())
     jsonschema.Draft202012Validator(SCHEMA).validate(document)
     assert document["headline"]["exit_code"] == code

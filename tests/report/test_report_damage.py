@@ -52,7 +52,7 @@ DAMAGE = {
 def test_a_damaged_cell_is_incomplete_and_named(run: Path, how: str) -> None:
     file = responses_of(run)
     file.write_bytes(DAMAGE[how](file.read_bytes()))
-    assert main(["noninferiority", str(run)]) in (10, 12)
+    assert main(["noninferiority", str(run), "--format", "json"]) in (10, 12)
     report = json.loads((run / "report" / "report.json").read_text())
     assert [arm["verdict"] for arm in report["arms"]] != ["admitted"]
     (row,) = report["stopped"]
@@ -69,7 +69,7 @@ def test_a_line_changed_with_its_digests_rewritten_is_still_found(run: Path) -> 
     facts["responses_sha256"] = hashlib.sha256(raw).hexdigest()
     record.write_text(json.dumps(facts))
     write_sums(run)
-    assert main(["noninferiority", str(run)]) == 12
+    assert main(["noninferiority", str(run), "--format", "json"]) == 12
     assert load_run(run).cells[KEY].state == "incomplete"
 
 
@@ -80,13 +80,13 @@ def test_a_score_of_another_response_is_unobserved(run: Path) -> None:
         row["response_digest"] = "0" * 16
     scores.write_text("".join(json.dumps(row) + "\n" for row in rows))
     write_sums(run)
-    assert main(["noninferiority", str(run)]) == 12
+    assert main(["noninferiority", str(run), "--format", "json"]) == 12
 
 
 def test_a_changed_score_file_takes_the_plans_force_away(run: Path) -> None:
     (scores,) = run.glob(f"scores/*/hc/*/{KEY.filename}.jsonl")
     scores.write_text(scores.read_text().replace('"wrong"', '"correct"', 1))
-    assert main(["noninferiority", str(run)]) == 10
+    assert main(["noninferiority", str(run), "--format", "json"]) == 10
     report = json.loads((run / "report" / "report.json").read_text())
     assert any("SHA256SUMS" in reason for reason in report["exploratory"])
 
@@ -108,7 +108,7 @@ def test_an_aborted_attempt_is_listed_beside_the_whole_one(run: Path) -> None:
     facts |= {"state": "aborted", "reason": "server died", "launch": 9, "rows": 1}
     again.with_name(f"{KEY.filename}.cell.json").write_text(json.dumps(facts))
     write_sums(run)
-    assert main(["noninferiority", str(run)]) == 0
+    assert main(["noninferiority", str(run), "--format", "json"]) == 0
     report = json.loads((run / "report" / "report.json").read_text())
     (row,) = report["stopped"]
     assert (row["state"], row["reason"], row["launch"]) == ("aborted", "server died", 9)
@@ -120,12 +120,12 @@ def test_a_level_not_in_effect_makes_its_cells_incomplete(run: Path) -> None:
     facts["levels"]["hc"]["in_effect"] = False
     file.write_text(json.dumps(facts))
     write_sums(run)
-    assert main(["noninferiority", str(run)]) == 12
+    assert main(["noninferiority", str(run), "--format", "json"]) == 12
 
 
 def test_missing_scores_name_the_remedy(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.rmtree(run / "scores")
-    assert main(["noninferiority", str(run)]) == 2
+    assert main(["noninferiority", str(run), "--format", "json"]) == 2
     assert "evalharness rescore" in capsys.readouterr().err
 
 
@@ -134,7 +134,7 @@ def test_a_plan_that_is_none_is_no_traceback(
     run: Path, text: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (run / "plan.json").write_text(text)
-    assert main(["noninferiority", str(run)]) == 2
+    assert main(["noninferiority", str(run), "--format", "json"]) == 2
     assert "plan.json" in capsys.readouterr().err
 
 
@@ -154,7 +154,7 @@ def test_runs_of_other_plans_are_refused_by_name(
     run: Path, difference: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     other = plant_run(run.with_name("other"), OTHER[difference])
-    assert main(["noninferiority", str(run), str(other)]) == 2
+    assert main(["noninferiority", str(run), str(other), "--format", "json"]) == 2
     message = capsys.readouterr().err
     assert difference in message
     assert "other" in message
@@ -164,7 +164,7 @@ def test_replays_beyond_the_plan_are_exploratory(run: Path) -> None:
     other = plant_run(
         run.with_name("other"), Plant(factors=ONE_FACTOR, created_utc="2026-11-30T08:00:00Z")
     )
-    assert main(["noninferiority", str(run), str(other)]) == 10
+    assert main(["noninferiority", str(run), str(other), "--format", "json"]) == 10
     report = json.loads((run / "report-replays" / "report.json").read_text())
     assert report["design"]["replays"] == {"planned": 1, "found": 2}
     assert any("replays" in reason for reason in report["exploratory"])

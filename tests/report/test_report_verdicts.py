@@ -34,7 +34,7 @@ SCHEMA_TEXT = (files("evalharness") / "formats" / "report.schema.json").read_tex
 
 def judge(run: Path, *options: str) -> tuple[int, dict[str, Any]]:
     """Run the command and return its exit code with the report it wrote, validated."""
-    code = main(["noninferiority", str(run), *options])
+    code = main(["noninferiority", str(run), "--format", "json", *options])
     report = json.loads((run / "report" / "report.json").read_text())
     jsonschema.Draft202012Validator(json.loads(SCHEMA_TEXT)).validate(report)
     assert report["headline"]["exit_code"] == code
