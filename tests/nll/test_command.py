@@ -1,0 +1,138 @@
+"""`evalharness nll` against a loopback server that answers as vLLM does, forcing or not."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from evalharness.cli.main import main
+from evalharness.nll.request import FORCED_KEY
+from tests.nll.answers import chunk, stream
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers tokenize, chat and completions; `forcing` says whether it knows the processor."""
+
+    forcing = True
+    shift = 0.0
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        """Answer one request."""
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        kind, text = self._answer(body)
+        payload = text.encode("utf-8")
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(payload)))
+        self.end_headers()
+        self.wfile.write(payload)
+
+    def _answer(self, body: dict[str, Any]) -> tuple[str, str]:
+        if self.path == "/tokenize":
+            return "application/json", json.dumps({"tokens": [ord(c) for c in body["prompt"]]})
+        if self.path == "/v1/chat/completions":
+            choice = {"token_ids": [65, 66, 2], "finish_reason": "stop", "message": {}}
+            answer = {"model": "demo", "choices": [choice], "prompt_token_ids": [1, 7]}
+            return "application/json", json.dumps(answer)
+        ids = body["vllm_xargs"][FORCED_KEY] if self.forcing else [3] * body["max_tokens"]
+        values = [-1.0 - 0.01 * one - self.shift for one in ids]
+        first = chunk(ids[:1], values[:1], prompt_token_ids=body["prompt"])
+        rest = [chunk([i], [v]) for i, v in zip(ids[1:], values[1:], strict=True)]
+        return "text/event-stream", stream(first, *rest)
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def server() -> Iterator[type[Handler]]:
+    """A handler class of its own, so that a test may change its behaviour."""
+
+    class Own(Handler):
+        url = ""
+
+    httpd = ThreadingHTTPServer(("127.0.0.1", 0), Own)
+    Own.url = f"http://127.0.0.1:{httpd.server_port}"
+    thread = threading.Thread(target=httpd.serve_forever, daemon=True)
+    thread.start()
+    yield Own
+    httpd.shutdown()
+    httpd.server_close()
+
+
+def at(server: Any, *arguments: object) -> list[str]:
+    """A command line with the server's address."""
+    return ["nll", str(arguments[0]), "--base-url", server.url, "--model", "demo"] + [
+        str(one) for one in arguments[1:]
+    ]
+
+
+def rows(path: Path) -> list[dict[str, Any]]:
+    """The rows of a file."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_capture_replay_compare(server: Any, tmp_path: Path, capsys: Any) -> None:
+    text = tmp_path / "tale.txt"
+    text.write_text("a lighthouse on a rock, ünïcode too", encoding="utf-8")
+    cases = tmp_path / "cases.jsonl"
+    sizes = ["--context", 8, "--continuation", 4, "--stride", 4]
+    assert main(at(server, "capture", "--text", text, *sizes, "--out", cases)) == 0
+    assert len(rows(cases)) == 6 and rows(cases)[0]["prompt_token_ids"] == [
+        ord(c) for c in "a lighth"
+    ]
+
+    control, candidate = tmp_path / "control.jsonl", tmp_path / "candidate.jsonl"
+    for path, shift in ((control, 0.0), (candidate, 0.25)):
+        server.shift = shift
+        replay = at(server, "replay", "--cases", cases, "--concurrency", 2, "--out", path)
+        assert main(replay) == 0
+    assert all(row["outcome"] == "observed" for row in rows(control))
+    capsys.readouterr()
+    assert main(["nll", "compare", str(control), str(candidate), "--out", str(tmp_path / "d")]) == 0
+    told = capsys.readouterr().out
+    assert "6 cases, 24 tokens" in told and "mean delta per token  +0.25" in told
+    assert "largest |delta|" in told and "perplexity" in told
+
+
+def test_captured_prompts_keep_their_ids_and_end(server: Any, tmp_path: Path) -> None:
+    prompts, cases = tmp_path / "p.jsonl", tmp_path / "cases.jsonl"
+    line = {"id": "one", "messages": [{"role": "user", "content": "hi"}]}
+    prompts.write_text(json.dumps(line) + "\n", encoding="utf-8")
+    assert main(at(server, "capture", "--prompts", prompts, "--out", cases)) == 0
+    (row,) = rows(cases)
+    assert row["prompt_token_ids"] == [1, 7] and row["continuation_token_ids"] == [65, 66, 2]
+
+
+def test_a_server_that_does_not_force_is_refused_before_the_first_case(
+    server: Any, tmp_path: Path, capsys: Any
+) -> None:
+    server.forcing = False
+    cases = tmp_path / "cases.jsonl"
+    row = {"id": "k", "prompt_token_ids": [1], "continuation_token_ids": [5]}
+    cases.write_text(json.dumps(row) + "\n", encoding="utf-8")
+    out = tmp_path / "o.jsonl"
+    assert main(at(server, "replay", "--cases", cases, "--out", out)) == 3
+    told = capsys.readouterr().err
+    assert "did not force" in told and "--logits-processors" in told and "prefill" in told
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [("{", "line 1"), ("[]", "expected an object"), ('{"id": "x"}', "prompt_token_ids")],
+)
+def test_bad_case_files_name_the_place(
+    server: Any, tmp_path: Path, capsys: Any, line: str, message: str
+) -> None:
+    cases = tmp_path / "cases.jsonl"
+    cases.write_text(line + "\n", encoding="utf-8")
+    assert main(at(server, "replay", "--cases", cases, "--out", tmp_path / "o")) == 2
+    assert message in capsys.readouterr().err
