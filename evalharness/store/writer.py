@@ -38,7 +38,8 @@ class ResponseWriter:
         self.acknowledged = 0
         self._pending: list[bytes] = []
         self._pending_bytes = 0
-        self._scheduled = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._hurry = False
         self._idle = asyncio.Event()
         self._idle.set()
         self._failure: OSError | None = None
@@ -59,10 +60,9 @@ class ResponseWriter:
         line = encode_line(response, self._heads.get(response.case_id))
         self._pending.append(line)
         self._pending_bytes += len(line)
-        if not self._scheduled:
-            self._scheduled = True
+        if self._idle.is_set():
             self._idle.clear()
-            self._loop.call_later(GROUP_INTERVAL_S, self._flush)
+            self._timer = self._loop.call_later(GROUP_INTERVAL_S, self._flush)
 
     @property
     def full(self) -> bool:
@@ -70,8 +70,13 @@ class ResponseWriter:
         return self._pending_bytes > MAX_PENDING_BYTES
 
     async def drain(self) -> None:
-        """Wait until every queued response is on disk."""
+        """Write what is queued now, and wait until it is on disk."""
+        self._hurry = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._flush()
         await self._idle.wait()
+        self._hurry = False
         if self._failure is not None:
             raise self._error()
 
@@ -86,6 +91,7 @@ class ResponseWriter:
             self._pool.shutdown()
 
     def _flush(self) -> None:
+        self._timer = None
         group, self._pending = self._pending, []
         future = self._loop.run_in_executor(self._pool, self._write, group)
         future.add_done_callback(lambda done: self._flushed(len(group), done))
@@ -106,11 +112,12 @@ class ResponseWriter:
         except OSError as error:
             self._failure = error
             self._pending.clear()
-        if self._pending:
-            self._loop.call_later(GROUP_INTERVAL_S, self._flush)
-        else:
-            self._scheduled = False
+        if not self._pending:
             self._idle.set()
+        elif self._hurry:
+            self._flush()
+        else:
+            self._timer = self._loop.call_later(GROUP_INTERVAL_S, self._flush)
 
     def _error(self) -> IncompleteError:
         assert self._failure is not None
