@@ -12,6 +12,7 @@ from typing import Any
 
 from evalharness.errors import PlanError
 from evalharness.pairing import nll_label, nll_tables, outcome_tables, slots, suite_modes
+from evalharness.route_coverage import uncovered
 from evalharness.runs import Run, declared_scorers
 from evalharness.types import AA
 from evalharness.verdicts import judge
@@ -145,7 +146,20 @@ def plan_facts(runs: Sequence[Run], asked: Asked, changed: tuple[str, ...]) -> P
         replays=plan["replays"],
         suites=tuple(suite_modes(plan, nll=False)),
         seed=plan["seed"],
+        unserved=tuple(_unserved(runs)),
     )
+
+
+def _unserved(runs: Sequence[Run]) -> Iterator[tuple[str, str]]:
+    """Yield (arm, sentence) for each launch with cells whose flags' kernel routes did not run."""
+    for run in runs:
+        env = {arm["name"]: arm["env"] for arm in run.plan["arms"]}
+        used = {(cell.key.arm, cell.launch) for cell in run.cells.values()}
+        for server in run.servers:
+            arm, launch = server["arm"], server["launch"]
+            if (arm, launch) in used and arm in env:
+                for text in uncovered(env[arm], server["route_hits"]):
+                    yield arm, f"launch {launch}: {text}"
 
 
 def _margins(declared: Mapping[str, Any]) -> dict[str, MarginValue]:

@@ -17,12 +17,16 @@ from evalharness.verdicts.types import ArmVerdict
 
 @dataclass(frozen=True, slots=True)
 class ArmCells:
-    """An arm's judged cells, and the gate cells that the plan declared but that have no data."""
+    """An arm's judged cells, and the gate cells that the plan declared but that have no data.
+
+    `unserved`: kernel routes that the arm's flags ask for and that never ran.
+    """
 
     arm: str
     cells: tuple[CellVerdict, ...]
     nll_cells: tuple[NllCellVerdict, ...]
     missing: tuple[str, ...]
+    unserved: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +48,7 @@ def arm_p(cells: ArmCells, *, best: bool = False) -> float:
     `best` takes the unobserved cases at their best for the candidate.
     """
     gates = _gates(cells)
-    if not gates or cells.missing or any(cell.aa_failed for cell in gates):
+    if not gates or cells.missing or cells.unserved or any(cell.aa_failed for cell in gates):
         return 1.0
     return max(c.p_best if best and isinstance(c, CellVerdict) else c.p for c in gates)
 
@@ -69,7 +73,7 @@ def _where(cell: CellVerdict | NllCellVerdict) -> str:
 
 def _underlying(cells: ArmCells, adjusted: Adjusted, alpha: float) -> Underlying:
     found: list[Underlying] = [c.underlying for c in _gates(cells)]
-    if cells.missing:
+    if cells.missing or cells.unserved:
         found.append("incomplete")
     verdict = combine(found)
     if verdict != "admitted" or adjusted.worst <= alpha:
@@ -85,6 +89,8 @@ def _reason(cells: ArmCells, verdict: Underlying, *, adjusted: Adjusted, plan: P
     if verdict == "admitted":
         after = f"adjusted p {adjusted.worst:.4f}, alpha {plan.alpha:g}"
         return f"all {len(gates)} gate cells pass; {after}"
+    if verdict == "incomplete" and cells.unserved:
+        return "; ".join(cells.unserved)
     if verdict == "incomplete" and cells.missing:
         return f"no data for {', '.join(cells.missing)}"
     deciding = [c for c in gates if c.underlying == verdict]

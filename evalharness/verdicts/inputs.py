@@ -49,7 +49,9 @@ class PlanFacts:
     verdict exploratory. `margins` maps "suite" or "suite.mode" to a fraction of cases; a
     suite without a margin is described, not gated. `arms` includes the control and, where
     `aa` is not None, the A/A arm of that name. `suites` are (suite, mode) pairs that the plan
-    ran. `sequence` is "holm" or the declared order of candidate arms.
+    ran. `sequence` is "holm" or the declared order of candidate arms. `unserved` holds
+    (arm, sentence) where a kernel route that the arm's flags ask for never ran: the arm served
+    something else than its name says, so it is incomplete, whatever its scores.
     """
 
     declared: bool
@@ -66,6 +68,7 @@ class PlanFacts:
     replays: int
     suites: tuple[tuple[str, str], ...]
     seed: int
+    unserved: tuple[tuple[str, str], ...] = ()
 
     @property
     def candidates(self) -> tuple[str, ...]:

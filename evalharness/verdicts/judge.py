@@ -142,6 +142,7 @@ def _judge_arms(
             tuple(c for c in cells if c.arm == arm),
             tuple(c for c in nll_cells if c.arm == arm),
             _missing(plan, arm, have=outcomes, have_nll=nll),
+            tuple(text for name, text in plan.unserved if name == arm),
         )
         for arm in plan.candidates
     ]
