@@ -19,7 +19,7 @@ FORMATS = Path(__file__).parent / "formats"
 LARGEST = 1e15
 
 
-def read_checked(file: Path, format_name: str, error: type[HarnessError]) -> dict[str, Any]:
+def read_checked(file: Path, format_name: str, *, error: type[HarnessError]) -> dict[str, Any]:
     """Return the JSON object of a file that agrees with formats/<format_name>.schema.json.
 
     Raises `error` naming file, place and what was expected.
@@ -28,11 +28,11 @@ def read_checked(file: Path, format_name: str, error: type[HarnessError]) -> dic
         raw = file.read_bytes()
     except OSError as problem:
         raise error(f"{file}: {problem.strerror}; expected a {format_name} file") from problem
-    return parse_checked(raw, str(file), format_name, error)
+    return parse_checked(raw, format_name, name=str(file), error=error)
 
 
 def parse_checked(
-    raw: bytes, name: str, format_name: str, error: type[HarnessError]
+    raw: bytes, format_name: str, *, name: str, error: type[HarnessError]
 ) -> dict[str, Any]:
     """Return the JSON object in `raw`; see read_checked."""
     try:

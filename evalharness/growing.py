@@ -126,7 +126,9 @@ def _arms(
             {
                 "name": arm,
                 "verdict": verdict,
-                "reason": noise[0] if noise else _reason(plan, own, waiting, adjusted[arm]),
+                "reason": noise[0]
+                if noise
+                else _reason(plan, own=own, waiting=waiting, adjusted=adjusted[arm]),
                 "p": p,
                 "p_adjusted": adjusted[arm],
             }
@@ -136,6 +138,7 @@ def _arms(
 
 def _reason(
     plan: PlanFacts,
+    *,
     own: Sequence[GrowingVerdict],
     waiting: Sequence[GrowingVerdict],
     adjusted: float,

@@ -95,7 +95,7 @@ def case_ids(runs: Sequence[Run], suite: str, mode: str) -> tuple[str, ...]:
 
 
 def find_cell(
-    runs: Sequence[Run], slot: Slot, where: tuple[str, str, int], arm: str
+    runs: Sequence[Run], slot: Slot, *, where: tuple[str, str, int], arm: str
 ) -> StoredCell | None:
     """Return the stored cell of an arm at (suite, mode, concurrency) in one replay."""
     suite, mode, concurrency = where
@@ -161,7 +161,7 @@ def _cells(
 ) -> Iterator[tuple[int, int, StoredCell]]:
     for a, arm in enumerate(arms):
         for r, slot in enumerate(slots(runs)):
-            cell = find_cell(runs, slot, where, arm)
+            cell = find_cell(runs, slot, where=where, arm=arm)
             if cell is not None:
                 yield a, r, cell
 
@@ -185,7 +185,7 @@ def nll_tables(runs: Sequence[Run]) -> list[NllTable]:
 
 
 def forced_tokens(
-    runs: Sequence[Run], suite: str, mode: str, ids: Sequence[str]
+    runs: Sequence[Run], *, suite: str, mode: str, ids: Sequence[str]
 ) -> list[tuple[int, ...]]:
     """Return each case's forced tokens: the control's, else the first arm's that has them.
 
@@ -197,7 +197,7 @@ def forced_tokens(
     for arm in arm_names(plan):
         for concurrency in plan["concurrency"]:
             for slot in slots(runs):
-                cell = find_cell(runs, slot, (suite, mode, concurrency), arm)
+                cell = find_cell(runs, slot, where=(suite, mode, concurrency), arm=arm)
                 for case_id, row in cell.nll.items() if cell else ():
                     if row.observed:
                         found.setdefault(case_id, row.token_ids)
@@ -207,7 +207,7 @@ def forced_tokens(
 def _nll_table(runs: Sequence[Run], where: tuple[str, str, int]) -> NllTable:
     suite, mode, concurrency = where
     arms, ids = arm_names(runs[0].plan), case_ids(runs, suite, mode)
-    tokens = forced_tokens(runs, suite, mode, ids)
+    tokens = forced_tokens(runs, suite=suite, mode=mode, ids=ids)
     sizes = np.array([len(case) for case in tokens], dtype=np.int64)
     starts = np.concatenate([[0], np.cumsum(sizes)])
     shape = (len(arms), len(slots(runs)))

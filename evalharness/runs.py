@@ -85,7 +85,7 @@ def load_run(path: Path, *, scorers: Mapping[str, str] | None = None) -> Run:
     wanted = {**declared_scorers(plan), **(scorers or {})}
     servers = tuple(_read_servers(path))
     refused = _refused_launches(servers, plan)
-    found = [_read_cell(file, path, wanted, refused) for file in _cell_files(path)]
+    found = [_read_cell(file, path, scorers=wanted, refused=refused) for file in _cell_files(path)]
     return Run(
         path=path,
         plan=plan,
@@ -107,7 +107,7 @@ def _read_plan(file: Path) -> tuple[dict[str, Any], str]:
             f"{file}: {error.strerror}; expected the frozen plan of a run; "
             "give the RUN directory that `evalharness factorial --out RUN` wrote"
         ) from error
-    plan = parse_checked(raw, str(file), "plan", PlanError)
+    plan = parse_checked(raw, "plan", name=str(file), error=PlanError)
     problem = next(_plan_problems(plan), None)
     if problem is not None:
         raise PlanError(f"{file}: {problem}; restore the run's own file")
@@ -152,7 +152,7 @@ def _manifest_ids(file: Path, plan: Mapping[str, Any]) -> dict[str, tuple[str, .
             f"{file}: digest {digest[:12]}, the plan was frozen with "
             f"{plan['manifest']['sha256'][:12]}; restore the run's own manifest"
         )
-    suites = parse_checked(raw, str(file), "manifest", PlanError)["suites"]
+    suites = parse_checked(raw, "manifest", name=str(file), error=PlanError)["suites"]
     for name, suite in plan["suites"].items():
         ids = [case["id"] for case in suites.get(name, {"cases": []})["cases"]]
         if len(set(ids)) != suite["cases"] or len(ids) != suite["cases"]:
@@ -162,7 +162,7 @@ def _manifest_ids(file: Path, plan: Mapping[str, Any]) -> dict[str, tuple[str, .
 
 def _read_servers(path: Path) -> Iterator[Mapping[str, Any]]:
     for file in sorted((path / "arms").glob("*/*/server.json")):
-        yield read_checked(file, "server", StoreError)
+        yield read_checked(file, "server", error=StoreError)
 
 
 def _refused_launches(
@@ -189,9 +189,9 @@ def _cell_files(path: Path) -> list[Path]:
 
 
 def _read_cell(
-    file: Path, root: Path, scorers: Mapping[str, str], refused: Mapping[int, str]
+    file: Path, root: Path, *, scorers: Mapping[str, str], refused: Mapping[int, str]
 ) -> StoredCell:
-    record = read_checked(file, "cell", StoreError)
+    record = read_checked(file, "cell", error=StoreError)
     key = CellKey(
         arm=record["arm"],
         suite=record["suite"],

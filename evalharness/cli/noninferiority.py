@@ -63,9 +63,7 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
     parser.add_argument(
         "--format", default="html,md,json", help="any of html,md,json (default: all)"
     )
-    parser.add_argument(
-        "--out", type=Path, help="folder of the report (default: RUN/report, of the first RUN)"
-    )
+    parser.add_argument("--out", type=Path, help="folder of the report (default: RUN/report)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from evalharness.pairing import EXCLUDED, Slot, find_cell, nll_reason, slots
@@ -19,6 +20,27 @@ NO_ROW = "no row in the cell"
 Where = tuple[str, str, int]
 
 
+@dataclass(frozen=True, slots=True)
+class _Spot:
+    """One table's cells in one replay."""
+
+    runs: Sequence[Run]
+    slot: Slot
+    table: OutcomeTable
+
+    @property
+    def where(self) -> Where:
+        return self.table.suite, self.table.mode, self.table.concurrency
+
+    def cell(self, arm: str) -> StoredCell | None:
+        return find_cell(self.runs, self.slot, where=self.where, arm=arm)
+
+    def file(self, arm: str) -> str | None:
+        cell = self.cell(arm)
+        root = self.runs[self.slot.run].path
+        return cell.responses.relative_to(root).as_posix() if cell else None
+
+
 def flip_rows(runs: Sequence[Run], tables: Sequence[OutcomeTable]) -> list[dict[str, Any]]:
     """Every case that control and an arm (the A/A launch too) answered with different outcome.
 
@@ -27,17 +49,18 @@ def flip_rows(runs: Sequence[Run], tables: Sequence[OutcomeTable]) -> list[dict[
     rows: list[dict[str, Any]] = []
     budget = TOTAL_CHARS
     for table in tables:
-        where = (table.suite, table.mode, table.concurrency)
         for r, slot in enumerate(slots(runs)):
+            spot = _Spot(runs, slot, table)
             found = [
-                {"arm": arm, "index": i, "kind": kind}
+                (arm, table.case_ids[i], kind)
                 for arm in table.arms[1:]
                 for i, kind in _discordant(table, arm, r)
             ]
-            answers = _answers(runs, slot, where, table, found) if budget > 0 else {}
-            for flip in found:
-                row, used = _flip(runs, slot, where, table, flip, answers)
-                budget -= used
+            answers = _answers(spot, found) if budget > 0 else {}
+            for arm, case_id, kind in found:
+                row = {**_place(spot.where, arm, slot), "case_id": case_id, "kind": kind}
+                row |= _shown(spot, arm, case_id, answers=answers)
+                budget -= _size(row)
                 rows.append(row)
     return rows
 
@@ -51,50 +74,38 @@ def _discordant(table: OutcomeTable, arm: str, r: int) -> Iterator[tuple[int, st
             yield i, "win"
 
 
-def _answers(
-    runs: Sequence[Run], slot: Slot, where: Where, table: OutcomeTable, found: list[dict[str, Any]]
-) -> dict[tuple[str, str], Response]:
+def _answers(spot: _Spot, found: Sequence[tuple[str, str, str]]) -> dict[tuple[str, str], Response]:
+    """Return the responses of both sides of every flip, each file read once."""
     wanted: dict[str, set[str]] = defaultdict(set)
-    for flip in found:
-        case_id = table.case_ids[flip["index"]]
-        wanted[flip["arm"]].add(case_id)
-        wanted[table.arms[0]].add(case_id)
+    for arm, case_id, _ in found:
+        wanted[arm].add(case_id)
+        wanted[spot.table.arms[0]].add(case_id)
     answers: dict[tuple[str, str], Response] = {}
     for arm, ids in wanted.items():
-        cell = find_cell(runs, slot, where, arm)
+        cell = spot.cell(arm)
         for response in responses(cell, ids) if cell else ():
             answers[arm, response.case_id] = response
     return answers
 
 
-def _flip(
-    runs: Sequence[Run],
-    slot: Slot,
-    where: Where,
-    table: OutcomeTable,
-    flip: dict[str, Any],
-    answers: dict[tuple[str, str], Response],
-) -> tuple[dict[str, Any], int]:
-    arm, case_id = flip["arm"], table.case_ids[flip["index"]]
-    row: dict[str, Any] = {
-        **_place(where, arm, slot),
-        "case_id": case_id,
-        "kind": flip["kind"],
-        "prompt": None,
-    }
-    used = 0
-    for side, name in (("control", table.arms[0]), ("arm", arm)):
-        cell, response = find_cell(runs, slot, where, name), answers.get((name, case_id))
-        shown = cut_answer(answer_text(response)) if response else None
-        row[f"{side}_answer"] = shown
+def _shown(
+    spot: _Spot, arm: str, case_id: str, *, answers: Mapping[tuple[str, str], Response]
+) -> dict[str, Any]:
+    """Return prompt, both answers, reasons and files of a flip; null where it is too late."""
+    control = spot.table.arms[0]
+    asked = answers.get((control, case_id))
+    row: dict[str, Any] = {"prompt": cut_answer(_prompt(asked), PROMPT_CHARS) if asked else None}
+    for side, name in (("control", control), ("arm", arm)):
+        cell, response = spot.cell(name), answers.get((name, case_id))
+        row[f"{side}_answer"] = cut_answer(answer_text(response)) if response else None
         row[f"{side}_reason"] = cell.scores[case_id].reason if cell else ""
-        row[f"{side}_file"] = _file(runs, slot, cell)
-        used += len(shown["text"]) if shown else 0
-        if response and name == table.arms[0]:
-            prompt = cut_answer(_prompt(response), PROMPT_CHARS)
-            row["prompt"] = prompt
-            used += len(prompt["text"])
-    return row, used
+        row[f"{side}_file"] = spot.file(name)
+    return row
+
+
+def _size(row: Mapping[str, Any]) -> int:
+    texts = (row[name] for name in ("prompt", "control_answer", "arm_answer"))
+    return sum(len(text["text"]) for text in texts if text)
 
 
 def _place(where: Where, arm: str, slot: Slot) -> dict[str, Any]:
@@ -107,10 +118,6 @@ def _place(where: Where, arm: str, slot: Slot) -> dict[str, Any]:
         "run": slot.run,
         "replicate": slot.replicate,
     }
-
-
-def _file(runs: Sequence[Run], slot: Slot, cell: StoredCell | None) -> str | None:
-    return cell.responses.relative_to(runs[slot.run].path).as_posix() if cell else None
 
 
 def _prompt(response: Response) -> str:
@@ -132,14 +139,14 @@ def unobserved_rows(
         where = (table.suite, table.mode, table.concurrency)
         for arm, slot, i in _missing(runs, table.arms, table.outcomes == UNOBSERVED):
             case_id = table.case_ids[i]
-            cell = find_cell(runs, slot, where, arm)
+            cell = find_cell(runs, slot, where=where, arm=arm)
             score = cell.scores.get(case_id) if cell else None
             reason = score.reason if score else _absence(cell)
             groups[arm, where, slot, reason].append(case_id)
     for where, rows in nll:
         for arm, slot, i in _missing(runs, rows.arms, ~rows.observed):
             case_id = rows.case_ids[i]
-            cell = find_cell(runs, slot, where, arm)
+            cell = find_cell(runs, slot, where=where, arm=arm)
             row = cell.nll.get(case_id) if cell else None
             start = int(rows.sizes[:i].sum())
             forced = tuple(int(t) for t in rows.token_ids[start : start + int(rows.sizes[i])])

@@ -149,7 +149,7 @@ def needed(row: Row) -> str:
     return f"{first}, {second}"
 
 
-def nll_chips(document: Row, arm: str, mode: str) -> Iterator[dict[str, Any]]:
+def nll_chips(document: Row, *, arm: str, mode: str) -> Iterator[dict[str, Any]]:
     """Yield the overview's chips of an arm in one NLL mode: mean delta and tail share."""
     noise = arm == document["design"]["aa"]
     for row in document["aa"] if noise else document["nll"]["cells"]:
@@ -173,7 +173,7 @@ def _suite_modes(document: Row) -> list[tuple[str, str]]:
     return list(dict.fromkeys((row["suite"], row["mode"]) for row in document["counts"]))
 
 
-def chips(document: Row, arm: str, suite: str, mode: str) -> Iterator[dict[str, Any]]:
+def chips(document: Row, *, arm: str, suite: str, mode: str) -> Iterator[dict[str, Any]]:
     """Yield what the overview shows of an arm in one suite: one chip a concurrency level."""
     cells = {(c["arm"], c["suite"], c["mode"], c["concurrency"]): c for c in document["cells"]}
     noise = {(a["suite"], a["mode"], a["concurrency"]): a for a in document["aa"] if a["table"]}

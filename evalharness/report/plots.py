@@ -164,9 +164,13 @@ def _tails(own: Sequence[Row], floor: Sequence[Row], margin: Row | None) -> Figu
         left, right = figure.subplots(1, 2, sharey=True)
         for axes, side in ((left, "below"), (right, "above")):
             for line, row in enumerate(floor):
-                _tail_line(axes, row, side, "#9aa0a8", LINES[line % 4], "A/A")
+                _tail_line(
+                    axes, row, side=side, colour="#9aa0a8", style=LINES[line % 4], label="A/A"
+                )
             for line, row in enumerate(own):
-                _tail_line(axes, row, side, "#0061a8", LINES[line % 4], "arm")
+                _tail_line(
+                    axes, row, side=side, colour="#0061a8", style=LINES[line % 4], label="arm"
+                )
             axes.set_xscale("log")
             axes.set_yscale("log")
             axes.xaxis.set_major_locator(FixedLocator([1e-4, 1e-2, 1]))
@@ -190,7 +194,7 @@ def _tails(own: Sequence[Row], floor: Sequence[Row], margin: Row | None) -> Figu
     return figure
 
 
-def _tail_line(axes: Any, row: Row, side: str, colour: str, style: str, label: str) -> None:
+def _tail_line(axes: Any, row: Row, *, side: str, colour: str, style: str, label: str) -> None:
     points = [(x, y) for x, y in zip(row["grid"], row[side], strict=True) if y > 0]
     axes.plot(
         [x for x, _ in points],

@@ -78,7 +78,7 @@ def nll_section(
             for name, side in (("summary", cell.arm), ("aa", judged.plan.aa)):
                 if row[name] and row[name]["largest"] and side:
                     extreme = getattr(cell, name).largest
-                    row[name]["largest"]["text"] = _text(runs, where, side, extreme)
+                    row[name]["largest"]["text"] = _text(runs, where, arm=side, extreme=extreme)
             cells.append(row)
     return {
         "cells": cells,
@@ -88,10 +88,15 @@ def nll_section(
     }
 
 
-def _text(runs: Sequence[Run], where: Where, arm: str, extreme: TokenExtreme) -> str | None:
+def _text(runs: Sequence[Run], where: Where, *, arm: str, extreme: TokenExtreme) -> str | None:
     for slot in slots(runs):
         text = token_text(
-            runs, slot, where, arm, case_id=extreme.case_id, position=extreme.position
+            runs,
+            slot,
+            where=where,
+            arm=arm,
+            case_id=extreme.case_id,
+            position=extreme.position,
         )
         if text is not None:
             return text
@@ -105,10 +110,10 @@ def first_difference_rows(runs: Sequence[Run]) -> Iterator[dict[str, Any]]:
         for concurrency in plan["concurrency"]:
             for slot in slots(runs):
                 where = (suite, mode, concurrency)
-                control = find_cell(runs, slot, where, plan["control"])
+                control = find_cell(runs, slot, where=where, arm=plan["control"])
                 texts = dict(texts_of(control)) if control else {}
                 for arm in arm_names(plan)[1:]:
-                    cell = find_cell(runs, slot, where, arm)
+                    cell = find_cell(runs, slot, where=where, arm=arm)
                     if cell is not None and texts:
                         yield {
                             "arm": arm,

@@ -78,8 +78,8 @@ def kl_rows(runs: Sequence[Run], where: Where, table: NllTable) -> Iterator[dict
         values: list[float] = []
         ks: set[int] = set()
         for slot in slots(runs):
-            control = find_cell(runs, slot, where, table.arms[0])
-            other = find_cell(runs, slot, where, arm)
+            control = find_cell(runs, slot, where=where, arm=table.arms[0])
+            other = find_cell(runs, slot, where=where, arm=arm)
             if control is None or other is None:
                 continue
             for case_id in sorted(set(control.nll) & set(other.nll)):
@@ -120,10 +120,10 @@ def kl_top(control: Mapping[str, float], arm: Mapping[str, float]) -> float:
 
 
 def token_text(
-    runs: Sequence[Run], slot: Slot, where: Where, arm: str, *, case_id: str, position: int
+    runs: Sequence[Run], slot: Slot, *, where: Where, arm: str, case_id: str, position: int
 ) -> str | None:
     """Return the text of a forced token as the server named it, None where it did not."""
-    cell = find_cell(runs, slot, where, arm)
+    cell = find_cell(runs, slot, where=where, arm=arm)
     if cell is None or case_id not in cell.nll:
         return None
     size = len(cell.nll[case_id].token_ids)
