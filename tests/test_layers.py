@@ -49,9 +49,11 @@ ALLOWED: dict[str, set[str]] = {
     "scoring_worker": {*BASE, "child", "scoring_cell"},
     "verdicts": {*BASE, "stats"},
     "plan_table": {"stats"},
-    "runs": {*BASE, "stored_rows"},
+    "checked_json": BASE,
+    "runs": {*BASE, "checked_json", "stored_rows"},
     "pairing": {*BASE, "runs", "stored_rows", "verdicts"},
-    "noninferiority": {*BASE, "pairing", "runs", "verdicts", "speed"},
+    "route_coverage": {*BASE, "runs", "verdicts"},
+    "noninferiority": {*BASE, "pairing", "route_coverage", "runs", "verdicts", "speed"},
     "growing": {*BASE, "noninferiority", "pairing", "runs", "verdicts"},
     "report": {
         *BASE, "chat", "nll", "speed", "stats", "trace",
