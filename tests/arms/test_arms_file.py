@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 from evalharness.arms import ArmsFile, launch_order, load_arms_file, parse_arms, with_digests
 from evalharness.errors import ArmsError
 
+EXAMPLES = 300 * int(os.environ.get("EVALHARNESS_FUZZ", "1"))
 GOOD = """\
 model: {path: MODEL, served_name: demo}
 server:
@@ -209,14 +211,14 @@ def test_aliases_cannot_grow_without_bound() -> None:
         parse("\n".join(lines))
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.binary(max_size=200))
 def test_any_bytes_end_in_an_arms_error(data: bytes) -> None:
     with pytest.raises(ArmsError):
         parse_arms(data, "fuzz.yaml")
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.data())
 def test_any_damage_to_a_good_file_parses_or_ends_in_an_arms_error(data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(GOOD)))

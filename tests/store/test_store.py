@@ -27,6 +27,7 @@ from evalharness.store import (
 from evalharness.store.writer import ResponseWriter
 from evalharness.types import Response, canonical_json
 
+EXAMPLES = 300 * int(os.environ.get("EVALHARNESS_FUZZ", "1"))
 PLAIN = Response(
     case_id="case-1",
     replicate=0,
@@ -72,7 +73,7 @@ RESPONSES = st.builds(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(RESPONSES)
 def test_a_line_gives_its_response_back(response: Response) -> None:
     line = encode_line(response)
@@ -96,7 +97,7 @@ def test_the_check_is_the_documented_one() -> None:
     assert row["check"] == hashlib.sha256(head).hexdigest()[:16]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(st.data())
 def test_any_damage_to_a_line_is_found(data: st.DataObject) -> None:
     line = bytearray(encode_line(PLAIN)[:-1])
@@ -115,7 +116,7 @@ def test_any_damage_to_a_line_is_found(data: st.DataObject) -> None:
             decode_line(bytes(line))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=EXAMPLES, deadline=None)
 @given(st.binary(max_size=300))
 def test_any_bytes_are_told_apart_from_a_response(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"torn|altered|not a response"):
