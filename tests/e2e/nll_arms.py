@@ -14,13 +14,18 @@ from evalharness.nll import SUITE
 from evalharness.nll.ask import Endpoint, ask
 from evalharness.nll.capture import Prompt, capture_request, captured_rows, to_prompt
 from evalharness.nll.request import PROCESSOR_ARGS
-from evalharness.stats import Equivalence, ratio_equivalence
 from evalharness.types import Case, NllRow, RequestContext, Response, Sampling, canonical_json
+from evalharness.verdicts import judge
+from evalharness.verdicts.inputs import NllMargin, NllTable, PlanArm, PlanFacts
+from evalharness.verdicts.types import RunVerdict
 from tests.e2e.vllm_server import LaunchKey, RunningServer, Servers
 
 TOKENS = 8
 CASES = 80
 CONCURRENCY = 16
+# In float32 the A/A replay differs by less than 1e-4 nats, so 0.02 is far out in the tail. With
+# 80 cases and no token out there the share is bounded to 0.006: a smaller margin admits nobody.
+MARGIN = NllMargin(mode="decode", nats_per_token=0.002, tail_nats=0.02, tail_share=0.01)
 FLOAT32 = ("--dtype", "float32", *PROCESSOR_ARGS)
 Pair = tuple[list[NllRow], list[Response]]
 
@@ -119,19 +124,52 @@ class Bench:
         return rows
 
     def replayed(self, arm: str, kind: str) -> Pair:
-        """Forced decode of the captured continuations at C16. `aa` is the control once more."""
+        """Forced decode of the captured continuations at C16. `aa` and `same` are the control's
+        server asked again."""
         if (arm, kind) not in self.done:
             cases = self.continuations(kind)
-            server = self.server("control" if arm == "aa" else arm)
+            server = self.server("control" if arm in ("aa", "same") else arm)
             self.done[arm, kind] = replay(server, cases, "decode", concurrency=CONCURRENCY)
         return self.done[arm, kind]
 
-    def equivalence(self, arm: str, kind: str, *, margin: float) -> Equivalence:
-        """The gate's test of the mean delta, arm against control, over 80 cases."""
-        control, candidate = self.replayed("control", kind)[0], self.replayed(arm, kind)[0]
-        deltas = [
-            values([one]) - values([other]) for one, other in zip(control, candidate, strict=True)
-        ]
-        sums = [float(delta.sum()) for delta in deltas]
-        sizes = [len(delta) for delta in deltas]
-        return ratio_equivalence(sums, sizes, margin=margin, n_resamples=4000, seed=5)
+    def judged(self, arm: str, kind: str) -> RunVerdict:
+        """The product's own verdict of one arm against the control and its A/A replay."""
+        names = ("control", arm, "aa")
+        replays = [self.replayed(name, kind)[0] for name in names]
+        cases = replays[0]
+        sizes = np.array([len(row.token_ids) for row in cases], dtype=np.int64)
+        logprobs = np.array([[values(rows)] for rows in replays])
+        table = NllTable(
+            mode="decode",
+            concurrency=CONCURRENCY,
+            manifest="captured",
+            scorer=SUITE.default_scorer,
+            arms=names,
+            case_ids=tuple(row.case_id for row in cases),
+            sizes=sizes,
+            token_ids=np.array([t for row in cases for t in row.token_ids], dtype=np.int64),
+            logprobs=logprobs,
+            observed=np.ones((len(names), 1, len(cases)), dtype=np.bool_),
+        )
+        return judge(plan(arm), [], [table])
+
+
+def plan(arm: str) -> PlanFacts:
+    """A plan of one candidate, gated on nll.decode alone."""
+    off, on = (("fault", "off"),), (("fault", "on"),)
+    return PlanFacts(
+        declared=True,
+        changed=(),
+        alpha=0.025,
+        margins=(),
+        nll_margins=(MARGIN,),
+        gate_concurrency=(CONCURRENCY,),
+        sequence="holm",
+        arms=(PlanArm("control", off), PlanArm(arm, on), PlanArm("aa", off)),
+        factors=(("fault", ("off", "on")),),
+        control="control",
+        aa="aa",
+        replays=1,
+        suites=(("nll", "decode"),),
+        seed=7,
+    )

@@ -16,6 +16,7 @@ from evalharness.nll import SUITE
 from evalharness.nll.request import DECODE, PREFILL
 from evalharness.nll.runner import runner_of_log
 from evalharness.types import Case
+from evalharness.verdicts.cell_types import NllCellVerdict
 from tests.e2e.nll_arms import CASES, CONCURRENCY, TOKENS, Bench, replay, values
 from tests.e2e.vllm_server import RunningServer, Servers
 
@@ -24,8 +25,6 @@ pytestmark = [pytest.mark.vllm, pytest.mark.timeout(1500)]
 TRANSFORMERS_NATS = 1e-3
 # Measured on the CPU build in float32: see docs/nll.md.
 DECODE_PREFILL_NATS = 1e-3
-# The gate of the demo's plan.
-MARGIN_NATS = 0.002
 
 
 def say(text: str) -> None:
@@ -229,20 +228,27 @@ def planted(bench: Bench, demo_model: Path) -> Iterator[Bench]:
     yield bench
 
 
+def shown(bench: Bench, arm: str, kind: str) -> NllCellVerdict:
+    """The arm's verdict in the one cell, its numbers said."""
+    judged = bench.judged(arm, kind)
+    cell = judged.arms[0].nll_cells[0]
+    assert not judged.aa[0].failed, judged.aa[0].reason
+    assert len(bench.continuations(kind)) == CASES
+    say(f"{arm} {kind}: {cell.verdict}; {cell.reason}")
+    return cell
+
+
 @pytest.mark.parametrize("kind", ["greedy", "sampled"])
-def test_the_control_again_is_equivalent(planted: Bench, kind: str) -> None:
-    found = planted.equivalence("aa", kind, margin=MARGIN_NATS)
-    say(f"A/A {kind}: mean {found.estimate:+.2e}, interval {found.interval}")
-    assert found.p < 0.025
+def test_the_control_again_is_admitted(planted: Bench, kind: str) -> None:
+    assert shown(planted, "same", kind).verdict == "admitted"
 
 
 @pytest.mark.parametrize("kind", ["greedy", "sampled"])
 @pytest.mark.parametrize("fault", ["head", "layer"])
-def test_a_planted_fault_is_not_equivalent(planted: Bench, fault: str, kind: str) -> None:
-    assert len(planted.continuations(kind)) == CASES
-    found = planted.equivalence(fault, kind, margin=MARGIN_NATS)
-    say(f"{fault} {kind}: mean {found.estimate:+.2e}, interval {found.interval}, p {found.p:.3f}")
-    assert found.p > 0.025
+def test_a_planted_fault_is_found(planted: Bench, fault: str, kind: str) -> None:
+    cell = shown(planted, fault, kind)
+    assert cell.verdict != "admitted"
+    assert cell.underlying == "harm shown"
 
 
 def test_accuracy_cannot_see_a_scaled_head(planted: Bench) -> None:
