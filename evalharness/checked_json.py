@@ -39,15 +39,20 @@ def parse_checked(
         value = json.loads(raw, parse_constant=_no_constant)
     except (ValueError, RecursionError) as problem:
         raise error(f"{name}: not JSON ({problem}); restore the file") from problem
-    worst = best_match(_validator(format_name).iter_errors(value))
-    if worst is not None:
-        place = "/".join(str(part) for part in worst.absolute_path) or "the whole file"
-        raise error(
-            f"{name}: {_short(place)}: {_short(worst.message)}; expected a {format_name} file; "
-            "restore it"
-        )
+    fault = format_problem(value, format_name)
+    if fault is not None:
+        raise error(f"{name}: {fault}; expected a {format_name} file; restore it")
     assert isinstance(value, dict)  # every format is an object
     return value
+
+
+def format_problem(value: Any, format_name: str) -> str | None:
+    """Return what is wrong with a JSON value under a format and where, None if nothing is."""
+    worst = best_match(_validator(format_name).iter_errors(value))
+    if worst is None:
+        return None
+    place = "/".join(str(part) for part in worst.absolute_path) or "the whole file"
+    return f"{_short(place)}: {_short(worst.message)}"
 
 
 def _no_constant(text: str) -> None:

@@ -7,7 +7,7 @@ order can be picked by its result.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -59,7 +59,8 @@ def growing_document(runs: Sequence[Run], asked: Asked) -> dict[str, Any]:
     batches = _batches(plan, ordered)
     cells = [judge_growing(plan, tables, arm) for tables in batches for arm in plan.candidates]
     noise = _noise(plan, batches)
-    arms = _arms(plan, cells, noise)
+    unserved = dict(pair for run in ordered for pair in plan_facts([run], asked, ()).unserved)
+    arms = _arms(plan, cells, noise=noise, unserved=unserved)
     return {
         "format": FORMAT,
         "headline": _headline(arms),
@@ -105,7 +106,11 @@ def _noise(plan: PlanFacts, batches: Sequence[Sequence[OutcomeTable]]) -> list[s
 
 
 def _arms(
-    plan: PlanFacts, cells: Sequence[GrowingVerdict], noise: Sequence[str]
+    plan: PlanFacts,
+    cells: Sequence[GrowingVerdict],
+    *,
+    noise: Sequence[str],
+    unserved: Mapping[str, str],
 ) -> list[dict[str, Any]]:
     """Every gate cell must have reached its evidence, then the arms' multiplicity."""
     p_values = {
@@ -120,7 +125,7 @@ def _arms(
         verdict: Verdict = "admitted"
         if not plan.declared or plan.changed:
             verdict = "exploratory"
-        elif adjusted[arm] > plan.alpha or plan.nll_margins or noise:
+        elif adjusted[arm] > plan.alpha or plan.nll_margins or noise or arm in unserved:
             verdict = "undecided"
         rows.append(
             {

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from evalharness.checked_json import parse_checked, read_checked
+from evalharness.checked_json import format_problem, parse_checked, read_checked
 from evalharness.errors import PlanError, StoreError
 from evalharness.stored_rows import CaseNll, CaseScore, State, read_scores, verify_cell
 from evalharness.types import CellKey
@@ -83,7 +83,7 @@ def load_run(path: Path, *, scorers: Mapping[str, str] | None = None) -> Run:
     """
     plan, digest = _read_plan(path / "plan.json")
     wanted = {**declared_scorers(plan), **(scorers or {})}
-    servers = tuple(_read_servers(path))
+    servers, strange = _read_servers(path)
     refused = _refused_launches(servers, plan)
     found = [_read_cell(file, path, scorers=wanted, refused=refused) for file in _cell_files(path)]
     return Run(
@@ -95,7 +95,7 @@ def load_run(path: Path, *, scorers: Mapping[str, str] | None = None) -> Run:
         cells=_one_each([cell for cell in found if cell.state != "aborted"]),
         aborted=tuple(cell for cell in found if cell.state == "aborted"),
         servers=servers,
-        notes=tuple(_sums_notes(path)),
+        notes=(*_sums_notes(path), *strange),
     )
 
 
@@ -160,9 +160,17 @@ def _manifest_ids(file: Path, plan: Mapping[str, Any]) -> dict[str, tuple[str, .
     return {name: tuple(case["id"] for case in suite["cases"]) for name, suite in suites.items()}
 
 
-def _read_servers(path: Path) -> Iterator[Mapping[str, Any]]:
+def _read_servers(path: Path) -> tuple[tuple[Mapping[str, Any], ...], list[Note]]:
+    """Return the launches' facts, without route hits that are none: those are named in notes."""
+    servers, notes = [], []
     for file in sorted((path / "arms").glob("*/*/server.json")):
-        yield read_checked(file, "server", error=StoreError)
+        server = read_checked(file, "server", error=StoreError)
+        problems = [format_problem(hits, "route_hits") for hits in server["route_hits"]]
+        pairs = zip(server["route_hits"], problems, strict=True)
+        servers.append({**server, "route_hits": [hits for hits, bad in pairs if bad is None]})
+        name = file.relative_to(path).as_posix()
+        notes += [Note("absent", f"{name}: route hits left out: {bad}") for bad in problems if bad]
+    return tuple(servers), notes
 
 
 def _refused_launches(

@@ -240,6 +240,18 @@ def test_routes_are_summed_over_ranks(tmp_path: Path) -> None:
     assert rows == {("fallback: m", 1): 60, ("hit", 4): 240, ("hit", 8): 480, ("hit", 16): 960}
 
 
+def test_route_hits_that_are_none_are_left_out_and_named(tmp_path: Path) -> None:
+    run = plant_run(tmp_path / "run", Plant(factors=ONE_FACTOR))
+    (file,) = run.glob("arms/hc/*/server.json")
+    facts = json.loads(file.read_text())
+    del facts["route_hits"][0]["routes"]
+    file.write_text(json.dumps(facts))
+    write_sums(run)
+    document = report(run)
+    assert document["route_hits"] == []
+    assert any("route hits left out" in line for line in document["cannot_say"])
+
+
 def test_a_margin_of_a_suite_reaches_its_entries(tmp_path: Path) -> None:
     words = SuiteSpec("words", "chat", 80, "gsm8k", "strict/1")
     plant = Plant(suites=(words,), factors=ONE_FACTOR, margins={"gsm8k": 0.1, "bfcl": 0.1})
