@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -14,7 +17,7 @@ from evalharness.errors import StoreError
 from evalharness.report import write_report
 from evalharness.runs import load_run
 from evalharness.types import CellKey
-from tests.report.plant import BFCL, GSM8K, Plant, SuiteSpec, plant_run, write_sums
+from tests.report.plant import BFCL, GSM8K, NLL, Plant, SuiteSpec, paired, plant_run, write_sums
 
 ONE_FACTOR = {"hc": ("off", "on")}
 KEY = CellKey("hc", "bfcl", "tools", 4, 0)
@@ -187,3 +190,25 @@ def test_the_same_run_gives_the_same_bytes(run: Path) -> None:
     first = {path: path.read_bytes() for path in write_report(run)}
     assert {path: path.read_bytes() for path in write_report(run)} == first
     assert sorted(path.name for path in first) == ["index.html", "report.json", "report.md"]
+
+
+def test_other_processes_and_places_give_the_same_bytes(tmp_path: Path) -> None:
+    plant = Plant(
+        suites=(BFCL, NLL), factors=ONE_FACTOR,
+        outcomes=paired(correct=60, wins=3, losses=6, arms=("hc", "aa")),
+    )  # fmt: skip
+    one = plant_run(tmp_path / "one" / "run", plant)
+    two = tmp_path / "elsewhere" / "run"
+    shutil.copytree(one, two)
+    for seed, run in (("1", one), ("2", two)):
+        subprocess.run(
+            [sys.executable, "-m", "evalharness", "noninferiority", str(run)],
+            env={**os.environ, "PYTHONHASHSEED": seed, "TZ": f"Etc/GMT+{seed}"},
+            cwd=run.parent,
+            check=False,
+            capture_output=True,
+        )
+    names = sorted(path.name for path in (one / "report").iterdir())
+    assert names == ["index.html", "report.json", "report.md"]
+    for name in names:
+        assert (one / "report" / name).read_bytes() == (two / "report" / name).read_bytes()
