@@ -228,6 +228,22 @@ def test_no_width_makes_the_page_scroll_sideways(page: Any, width: int) -> None:
     assert wide <= width
 
 
+def test_no_table_is_cut_on_paper(page: Any) -> None:
+    # A4 landscape less its margins, at 96 pixels an inch
+    page.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride",
+        {"width": 1031, "height": 700, "deviceScaleFactor": 1, "mobile": False},
+    )
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "print"})
+    cut = page.execute_script(
+        "return [...document.querySelectorAll('.scroll')].filter(e => e.scrollWidth > "
+        "document.documentElement.clientWidth).map(e => e.closest('section').id)"
+    )
+    page.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": ""})
+    page.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    assert cut == []
+
+
 def test_it_prints(page: Any) -> None:
     printed = page.execute_cdp_cmd("Page.printToPDF", {"printBackground": False})
     assert len(printed["data"]) > 50_000
