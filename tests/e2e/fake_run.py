@@ -27,13 +27,15 @@ class FakeFactorial:
     cases: int = 3
     concurrency: str = "1,4"
     aa: bool = True
+    manifest_name: str = "smoke"
 
     def __post_init__(self) -> None:
         model = self.folder / "model"
         model.mkdir(parents=True, exist_ok=True)
         (model / "config.json").write_text("{}")
         self.write_arms()
-        manifest = json.loads((ROOT / "manifests/smoke.json").read_text())
+        manifest = json.loads((ROOT / f"manifests/{self.manifest_name}.json").read_text())
+        manifest["suites"] = {name: manifest["suites"][name] for name in ("schema", "gsm8k")}
         for entry in manifest["suites"].values():
             entry["cases"] = entry["cases"][: self.cases]
         self.manifest = self.folder / "manifest.json"

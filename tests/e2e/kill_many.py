@@ -21,9 +21,10 @@ from pathlib import Path
 
 from tests.e2e.fake_run import FakeFactorial, processes_of
 
-DELAY_S = 0.02
+DELAY_S = 0.04
 GONE_TIMEOUT_S = 40.0
-EXTRA_DELAY_S = 1.5
+# After the moment: through the answer, its write and fsync, a record, a stop, the next start.
+EXTRA_DELAY_S = 0.4
 
 
 @dataclass
@@ -38,10 +39,9 @@ class Tally:
 
 
 def new_work(folder: Path) -> FakeFactorial:
-    """Return a small factorial: two arms, one width, five cases in two suites."""
-    return FakeFactorial(
-        folder, env={"FAKE_DELAY_S": str(DELAY_S)}, concurrency="2", cases=3, aa=False
-    )
+    """Return a small factorial: two arms, one width, two suites in three modes."""
+    env = {"FAKE_DELAY_S": str(DELAY_S)}
+    return FakeFactorial(folder, env=env, concurrency="2", cases=6, aa=False, manifest_name="demo")
 
 
 def lines_on_disk(work: FakeFactorial) -> dict[str, bytes]:
