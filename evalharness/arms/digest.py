@@ -7,7 +7,6 @@ that would serve the same thing cannot pass as different ones.
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import os
 import re
@@ -17,6 +16,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from evalharness.arms.file_digests import file_digest
 from evalharness.arms.model import ArmFacts, ArmsFile
 from evalharness.errors import ArmsError
 from evalharness.text import printable
@@ -116,19 +116,6 @@ def tree_digests(root: Path, owner: str) -> dict[str, str]:
     if not files:
         raise ArmsError(f"arm {owner!r}: model folder {root} is empty")
     return {path.relative_to(root).as_posix(): file_digest(path) for path in files}
-
-
-_known: dict[tuple[str, int, int, int], str] = {}
-
-
-def file_digest(path: Path) -> str:
-    """Return a file's SHA-256; remembered for this process while size, time and inode stay."""
-    stat = path.stat()
-    key = (str(path.resolve()), stat.st_size, stat.st_mtime_ns, stat.st_ino)
-    if key not in _known:
-        with path.open("rb") as stream:
-            _known[key] = hashlib.file_digest(stream, "sha256").hexdigest()
-    return _known[key]
 
 
 def _probe(arm: Arm, modules: Sequence[str]) -> Mapping[str, Any]:

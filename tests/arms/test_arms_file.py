@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from pathlib import Path
 
@@ -229,3 +230,27 @@ def test_any_damage_to_a_good_file_parses_or_ends_in_an_arms_error(data: st.Data
         parse(text)
     except ArmsError as error:
         assert "\x1b" not in str(error)
+
+
+def test_a_large_file_is_digested_again_once_it_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from evalharness.arms import file_digests
+
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(file_digests, "REMEMBERED_BYTES", 4)
+    monkeypatch.setattr(file_digests, "_known", {})
+    path = tmp_path / "weights"
+    path.write_bytes(b"first")
+    first = file_digests.file_digest(path)
+    assert first == hashlib.sha256(b"first").hexdigest()
+    file_digests._known.clear()
+    assert file_digests.file_digest(path) == first, "from the cache on disk"
+    path.write_bytes(b"other")
+    os.utime(path, ns=(1, 1))
+    assert file_digests.file_digest(path) == hashlib.sha256(b"other").hexdigest()
+    cache = tmp_path / "cache" / "evalharness" / "file-digests.json"
+    for damage in ("", "[]", '{"x": 1}', "\x00"):
+        cache.write_text(damage)
+        file_digests._known.clear()
+        assert file_digests.file_digest(path) == hashlib.sha256(b"other").hexdigest()
