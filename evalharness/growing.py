@@ -69,7 +69,7 @@ def growing_document(runs: Sequence[Run], asked: Asked) -> dict[str, Any]:
         "control": plan.control,
         "runs": [
             {
-                "name": run.path.name,
+                "name": run.name,
                 "plan_sha256": run.sha256,
                 "created_utc": run.plan["created_utc"],
                 "cases": {name: suite["cases"] for name, suite in run.plan["suites"].items()},

@@ -84,8 +84,8 @@ def refuse_differences(runs: Sequence[Run], asked: Sequence[Mapping[str, Any]]) 
     first = asked[0]
     for run, other in zip(runs[1:], asked[1:], strict=True):
         differences = [
-            f"{name} ({_short(first[name])} in {runs[0].path.name}, "
-            f"{_short(other[name])} in {run.path.name})"
+            f"{name} ({_short(first[name])} in {runs[0].name}, "
+            f"{_short(other[name])} in {run.name})"
             for name in first
             if first[name] != other[name]
         ]
@@ -216,4 +216,4 @@ def changes(runs: Sequence[Run], asked: Asked) -> Iterator[str]:
     for run in runs:
         for note in run.notes:
             if note.kind == "changed":
-                yield f"{run.path.name}/{note.text}"
+                yield f"{run.name}/{note.text}"

@@ -66,6 +66,11 @@ class Run:
     servers: tuple[Mapping[str, Any], ...]
     notes: tuple[Note, ...]
 
+    @property
+    def name(self) -> str:
+        """The directory's own name, also where it was given as `.`."""
+        return self.path.resolve().name
+
 
 def declared_scorers(plan: Mapping[str, Any]) -> dict[str, str]:
     """Scorer version per suite entry: the plan block's, else the manifest's."""

@@ -102,7 +102,7 @@ def _design(runs: Sequence[Run], judged: Judgement, asked: Asked) -> dict[str, A
     return {
         "title": plan["arms_file"]["name"],
         "manifest": plan["manifest"]["name"],
-        "runs": [{"name": run.path.name, "plan_sha256": run.sha256} for run in runs],
+        "runs": [{"name": run.name, "plan_sha256": run.sha256} for run in runs],
         "declared": judged.plan.declared,
         "changed": list(judged.plan.changed),
         "alpha": judged.plan.alpha,

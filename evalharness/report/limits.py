@@ -22,7 +22,7 @@ def cannot_say(
         *_levels(runs),
         *_load(load),
         *_scope(runs[0], judged),
-        *(f"{run.path.name}: {note.text}." for run in runs for note in run.notes),
+        *(f"{run.name}: {note.text}." for run in runs for note in run.notes),
     ]
 
 
