@@ -13,6 +13,8 @@ EXAMPLE = (
     "examples:\n"
     "  evalharness nll capture --base-url http://127.0.0.1:8000 --model m --prompts p.jsonl "
     "--max-tokens 64 --out cases.jsonl\n"
+    "  evalharness nll capture --base-url http://127.0.0.1:8000 --model m "
+    "--manifest manifests/gsm8k16.json --entry gsm8k --out cases.jsonl\n"
     "  evalharness nll capture --base-url http://127.0.0.1:8000 --model m --text doc.txt "
     "--context 512 --continuation 64 --stride 64 --out cases.jsonl\n"
     "  evalharness nll replay --base-url http://127.0.0.1:8000 --model m --cases cases.jsonl "
@@ -53,7 +55,9 @@ def _add_capture(actions: Any) -> None:
     _add_endpoint(parser)
     source = parser.add_mutually_exclusive_group(required=True)
     source.add_argument("--prompts", type=Path, help='rows {"id", "messages" | "prompt"}')
+    source.add_argument("--manifest", type=Path, help="a manifest: its cases, with its sampling")
     source.add_argument("--text", type=Path, help="a UTF-8 text, cut into windows")
+    parser.add_argument("--entry", metavar="NAME", help="with --manifest: whose cases are asked")
     parser.add_argument("--max-tokens", type=int, default=64, help="longest answer kept")
     parser.add_argument("--temperature", type=float, default=0.0)
     parser.add_argument("--top-p", type=float, default=1.0)
@@ -115,7 +119,7 @@ def _endpoint(args: argparse.Namespace) -> Any:
 def _capture(args: argparse.Namespace) -> int:
     from evalharness.errors import ManifestError
     from evalharness.nll.capture import Skipped
-    from evalharness.nll.replay import capture_prompts, capture_text
+    from evalharness.nll.replay import capture_prompts, capture_requests, capture_text
     from evalharness.types import Sampling
 
     endpoint = _endpoint(args)
@@ -123,6 +127,9 @@ def _capture(args: argparse.Namespace) -> int:
     if args.text is not None:
         sizes = {name: getattr(args, name) for name in ("context", "continuation", "stride")}
         rows = capture_text(endpoint, args.text, **sizes)
+    elif args.manifest is not None:
+        requests = _manifest_requests(args)
+        rows, skipped = capture_requests(endpoint, requests, concurrency=args.concurrency)
     else:
         sampling = Sampling(args.temperature, args.top_p, args.max_tokens)
         rows, skipped = capture_prompts(
@@ -131,10 +138,35 @@ def _capture(args: argparse.Namespace) -> int:
     for one in skipped:
         sys.stderr.write(f"no case of {one.prompt_id}: {one.reason}\n")
     if not rows:
-        raise ManifestError(f"{args.prompts}: no prompt gave a case; see the reasons above")
+        raise ManifestError("no prompt gave a case; see the reasons above")
     _write(args.out, rows)
     sys.stdout.write(f"{len(rows)} cases, {len(skipped)} prompts without one -> {args.out}\n")
     return 0
+
+
+def _manifest_requests(args: argparse.Namespace) -> list[Any]:
+    """Requests of a manifest's entry, in its first mode and with its own sampling and seeds."""
+    from evalharness.errors import ManifestError
+    from evalharness.manifest import load_cases, load_manifest
+    from evalharness.registry import suite_named
+    from evalharness.seeds import request_seed
+    from evalharness.types import RequestContext
+
+    manifest = load_manifest(args.manifest)
+    entry = manifest.entries.get(args.entry)
+    if entry is None or entry.suite == "nll":
+        told = ", ".join(name for name, one in manifest.entries.items() if one.suite != "nll")
+        raise ManifestError(f"{args.manifest}: --entry {args.entry}, expected one of {told}")
+    suite = suite_named(entry.suite)
+
+    def context(case_id: str) -> RequestContext:
+        seed = request_seed(
+            args.seed, suite=entry.name, case_id=case_id, replicate=0, salt=entry.seed_salt
+        )
+        return RequestContext(args.model, entry.modes[0], entry.sampling, seed, 0, entry.template)
+
+    cases = load_cases(manifest)[entry.name]
+    return [suite.request(case, context(case.case_id)) for case in cases]
 
 
 def _replay(args: argparse.Namespace) -> int:

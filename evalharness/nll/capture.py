@@ -59,25 +59,33 @@ def capture_request(prompt: Prompt, *, model: str, sampling: Sampling, seed: int
     return Request(prompt.prompt_id, 0, endpoint, canonical_json(body))
 
 
-def captured_row(prompt: Prompt, response: Response, *, seed: int) -> dict[str, Any] | Skipped:
+def with_token_ids(request: Request) -> Request:
+    """Return a suite's request so that its answer comes in one piece, with token ids."""
+    body = json.loads(request.body_json)
+    body.pop("stream_options", None)
+    body |= {"return_token_ids": True, "stream": False}
+    return Request(request.case_id, request.replicate, request.endpoint, canonical_json(body))
+
+
+def captured_row(prompt_id: str, response: Response, *, seed: int) -> dict[str, Any] | Skipped:
     """Return the case row of one answer, or why there is none.
 
     The end-of-text token, where the answer ended naturally, is part of the continuation: its
     probability is as much the model's choice as any other's.
     """
     if response.status != "ok":
-        return Skipped(prompt.prompt_id, f"{response.status} {response.http_code or ''}".strip())
+        return Skipped(prompt_id, f"{response.status} {response.http_code or ''}".strip())
     try:
         body = json.loads(body_text(response))
         choice = body["choices"][0]
         ids = choice.get("prompt_token_ids") or body["prompt_token_ids"]
         answer = choice["token_ids"]
     except (ValueError, KeyError, IndexError, TypeError, AttributeError):
-        return Skipped(prompt.prompt_id, "the answer has no token ids")
+        return Skipped(prompt_id, "the answer has no token ids")
     if not answer:
-        return Skipped(prompt.prompt_id, "the continuation is empty")
+        return Skipped(prompt_id, "the continuation is empty")
     return {
-        "id": prompt.prompt_id,
+        "id": prompt_id,
         "prompt_token_ids": ids,
         "continuation_token_ids": answer,
         "origin": {
@@ -90,13 +98,13 @@ def captured_row(prompt: Prompt, response: Response, *, seed: int) -> dict[str, 
 
 
 def captured_rows(
-    prompts: Sequence[Prompt], responses: Sequence[Response], *, seeds: Sequence[int]
+    prompt_ids: Sequence[str], responses: Sequence[Response], *, seeds: Sequence[int]
 ) -> tuple[list[dict[str, Any]], list[Skipped]]:
     """Return the rows in prompt order, and the prompts that gave none."""
     rows: list[dict[str, Any]] = []
     skipped: list[Skipped] = []
-    for prompt, response, seed in zip(prompts, responses, seeds, strict=True):
-        row = captured_row(prompt, response, seed=seed)
+    for prompt_id, response, seed in zip(prompt_ids, responses, seeds, strict=True):
+        row = captured_row(prompt_id, response, seed=seed)
         if isinstance(row, Skipped):
             skipped.append(row)
         else:

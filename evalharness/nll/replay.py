@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from evalharness.nll.capture import (
     captured_rows,
     refused_decode,
     to_prompt,
+    with_token_ids,
 )
 from evalharness.nll.cases import to_case
 from evalharness.nll.overlap import annotate
@@ -23,7 +24,7 @@ from evalharness.nll.request import DECODE, TEMPLATE, to_request
 from evalharness.nll.score import row_json, score_tokens
 from evalharness.nll.windows import windows
 from evalharness.seeds import request_seed
-from evalharness.types import RequestContext, Sampling, canonical_json, sha256_hex
+from evalharness.types import Request, RequestContext, Sampling, canonical_json, sha256_hex
 
 
 def read_lines(path: Path) -> Iterator[dict[str, Any]]:
@@ -58,7 +59,17 @@ def capture_prompts(
         capture_request(prompt, model=endpoint.model, sampling=sampling, seed=one)
         for prompt, one in zip(prompts, seeds, strict=True)
     ]
-    return captured_rows(prompts, ask(endpoint, requests, concurrency=concurrency), seeds=seeds)
+    return captured_rows(ids, ask(endpoint, requests, concurrency=concurrency), seeds=seeds)
+
+
+def capture_requests(
+    endpoint: Endpoint, requests: Sequence[Request], *, concurrency: int
+) -> tuple[list[dict[str, Any]], list[Skipped]]:
+    """Return case rows of the answers to a suite's own requests, and those that gave none."""
+    asked = [with_token_ids(request) for request in requests]
+    seeds = [int(json.loads(request.body_json).get("seed", 0)) for request in asked]
+    ids = [request.case_id for request in asked]
+    return captured_rows(ids, ask(endpoint, asked, concurrency=concurrency), seeds=seeds)
 
 
 def capture_text(

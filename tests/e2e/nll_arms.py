@@ -119,7 +119,7 @@ class Bench:
             for prompt, seed in zip(prompts, seeds, strict=True)
         ]
         answers = ask(endpoint(self.server(arm)), requests, concurrency=CONCURRENCY)
-        rows, skipped = captured_rows(prompts, answers, seeds=seeds)
+        rows, skipped = captured_rows([one.prompt_id for one in prompts], answers, seeds=seeds)
         assert not skipped, skipped
         return rows
 

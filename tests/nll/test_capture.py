@@ -49,13 +49,13 @@ def captured(choice: dict[str, object], **outer: object) -> Response:
 def test_ids_come_from_the_server_and_a_natural_end_is_kept() -> None:
     # Chat answers carry the prompt's ids beside the choices, completions inside the choice.
     response = captured({"token_ids": [9, 8, 2], "finish_reason": "stop"}, prompt_token_ids=[1, 5])
-    row = captured_row(CHAT, response, seed=3)
+    row = captured_row(CHAT.prompt_id, response, seed=3)
     assert isinstance(row, dict)
     assert row["prompt_token_ids"] == [1, 5] and row["continuation_token_ids"] == [9, 8, 2]
     assert row["origin"]["finish_reason"] == "stop"
     assert SUITE.to_case(row["id"], row).case_id == "p"
     inner = captured({"token_ids": [9], "prompt_token_ids": [4], "finish_reason": "length"})
-    row = captured_row(CHAT, inner, seed=3)
+    row = captured_row(CHAT.prompt_id, inner, seed=3)
     assert isinstance(row, dict) and row["prompt_token_ids"] == [4]
 
 
@@ -68,14 +68,14 @@ def test_prompts_without_a_continuation_are_named() -> None:
         status="timeout",
         http_code=None,
     )
-    rows, skipped = captured_rows([CHAT] * 3, [empty, none, failed], seeds=[1, 2, 3])
+    rows, skipped = captured_rows([CHAT.prompt_id] * 3, [empty, none, failed], seeds=[1, 2, 3])
     assert rows == []
     assert [one.reason for one in skipped] == [
         "the continuation is empty",
         "the answer has no token ids",
         "timeout",
     ]
-    assert isinstance(captured_row(CHAT, empty, seed=1), Skipped)
+    assert isinstance(captured_row(CHAT.prompt_id, empty, seed=1), Skipped)
 
 
 @given(

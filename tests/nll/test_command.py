@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -21,11 +21,13 @@ class Handler(BaseHTTPRequestHandler):
 
     forcing = True
     shift = 0.0
+    seen: ClassVar[list[dict[str, Any]]] = []
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
         """Answer one request."""
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.seen.append(body)
         kind, text = self._answer(body)
         payload = text.encode("utf-8")
         self.send_response(200)
@@ -57,6 +59,7 @@ def server() -> Iterator[type[Handler]]:
 
     class Own(Handler):
         url = ""
+        seen: ClassVar[list[dict[str, Any]]] = []
 
     httpd = ThreadingHTTPServer(("127.0.0.1", 0), Own)
     Own.url = f"http://127.0.0.1:{httpd.server_port}"
@@ -109,6 +112,24 @@ def test_captured_prompts_keep_their_ids_and_end(server: Any, tmp_path: Path) ->
     assert main(at(server, "capture", "--prompts", prompts, "--out", cases)) == 0
     (row,) = rows(cases)
     assert row["prompt_token_ids"] == [1, 7] and row["continuation_token_ids"] == [65, 66, 2]
+
+
+def test_a_manifests_cases_are_asked_with_its_own_sampling(
+    server: Any, tmp_path: Path, capsys: Any
+) -> None:
+    manifest = Path(__file__).resolve().parents[2] / "manifests" / "smoke.json"
+    cases = tmp_path / "cases.jsonl"
+    asked = at(server, "capture", "--manifest", manifest, "--out", cases)
+    assert main([*asked, "--entry", "gsm8k", "--concurrency", "2"]) == 0
+    frozen = json.loads(manifest.read_text(encoding="utf-8"))["suites"]["gsm8k"]
+    assert [row["id"] for row in rows(cases)] == [one["id"] for one in frozen["cases"]]
+    (sampling,) = {
+        json.dumps({k: body[k] for k in ("max_tokens", "temperature")}) for body in server.seen
+    }
+    assert json.loads(sampling)["max_tokens"] == frozen["sampling"]["max_tokens"]
+    assert len({body["seed"] for body in server.seen}) == len(frozen["cases"])
+    assert main([*asked, "--entry", "nothing"]) == 2
+    assert "gsm8k" in capsys.readouterr().err
 
 
 def test_a_server_that_does_not_force_is_refused_before_the_first_case(
