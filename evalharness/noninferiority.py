@@ -84,8 +84,7 @@ def refuse_differences(runs: Sequence[Run], asked: Sequence[Mapping[str, Any]]) 
     first = asked[0]
     for run, other in zip(runs[1:], asked[1:], strict=True):
         differences = [
-            f"{name} ({_short(first[name])} in {runs[0].name}, "
-            f"{_short(other[name])} in {run.name})"
+            f"{name} ({_short(first[name])} in {runs[0].name}, {_short(other[name])} in {run.name})"
             for name in first
             if first[name] != other[name]
         ]
