@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from evalharness.arms import ArmsFile
+    from evalharness.factorial.cell_run import CellSettings
     from evalharness.factorial.cells import PlannedCell
     from evalharness.factorial.loop import FactorialRun
+    from evalharness.factorial.planning import Asked
 
 EXAMPLE = (
     "example:\n"
@@ -124,35 +127,15 @@ def _prepare(args: argparse.Namespace) -> FactorialRun:
     import asyncio
 
     from evalharness.arms import launch_order, load_arms_file, with_digests
-    from evalharness.factorial.cell_run import CellSettings
     from evalharness.factorial.loop import FactorialRun, with_endpoint_names
-    from evalharness.factorial.planning import (
-        Asked,
-        build_plan,
-        default_concurrency,
-        freeze,
-        replays_of,
-    )
+    from evalharness.factorial.planning import build_plan, freeze, replays_of
     from evalharness.manifest import freeze_into, load_cases, load_manifest
 
     file = load_arms_file(args.arms)
     manifest = load_manifest(args.manifest)
     cases = load_cases(manifest)
     file, facts = with_digests(asyncio.run(with_endpoint_names(file, trust_env=args.trust_env)))
-    settings = CellSettings(
-        request_timeout_s=args.request_timeout,
-        max_body_bytes=args.max_body_mib << 20,
-        trust_env=args.trust_env,
-    )
-    asked = Asked(
-        concurrency=args.concurrency or default_concurrency(file),
-        seed=args.seed,
-        settings={
-            "request_timeout_s": settings.request_timeout_s,
-            "max_body_bytes": settings.max_body_bytes,
-            "trust_env": settings.trust_env,
-        },
-    )
+    asked, settings = _asked(args, file)
     require_open_files(max(asked.concurrency))
     launches = launch_order(
         [arm.name for arm in file.arms],
@@ -175,6 +158,22 @@ def _prepare(args: argparse.Namespace) -> FactorialRun:
         settings=settings,
         max_launches=args.max_launches,
     )
+
+
+def _asked(args: argparse.Namespace, file: ArmsFile) -> tuple[Asked, CellSettings]:
+    """Return what the command line decides: part of the plan, and the bounds of a request."""
+    from dataclasses import asdict
+
+    from evalharness.factorial.cell_run import CellSettings
+    from evalharness.factorial.planning import Asked, default_concurrency
+
+    settings = CellSettings(
+        request_timeout_s=args.request_timeout,
+        max_body_bytes=args.max_body_mib << 20,
+        trust_env=args.trust_env,
+    )
+    concurrency = args.concurrency or default_concurrency(file)
+    return Asked(concurrency, args.seed, asdict(settings)), settings
 
 
 def require_open_files(concurrency: int) -> None:

@@ -6,7 +6,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -127,3 +128,11 @@ def processes_of(run: Path) -> list[int]:
             except OSError:
                 continue
     return found
+
+
+def wait_until(condition: Callable[[], Any], *, timeout_s: float = 60.0) -> None:
+    """Wait until the condition holds; fail after the timeout."""
+    end_s = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < end_s, "waited in vain"
+        time.sleep(0.02)
