@@ -5,7 +5,8 @@ hyper-connection pieces are Triton kernels (the CPU build has no Triton backend)
 module imports a vision tower that wants torchvision, and sparse attention (QSA) refuses every
 platform but CUDA. This plugin gives the first a torch implementation with the same rounding
 points, the second an empty module for the time of the import, and leaves the third alone: a
-model without `indexer_*` settings takes the ordinary attention instead.
+model without `indexer_*` settings takes the ordinary attention instead. It also mends one fault of
+the CPU build: the convolution refuses a prompt of one token, whose strides PyTorch leaves open.
 
 It is loaded under its own name, beside `kernels_sm70` or without it: so the same stand-ins
 serve the stock arm and the flagged ones.
@@ -17,6 +18,7 @@ import importlib
 import importlib.util
 import sys
 import types
+from typing import Any
 
 import torch
 
@@ -108,3 +110,18 @@ def register() -> None:
     hyper.hc_gate_mix = gate_mix
     hyper.hc_combine = combine
     hyper.hc_combine_norm = combine_norm
+    _mend_convolution()
+
+
+def _mend_convolution() -> None:
+    """Give the [channels, 1] input of a one-token prompt the strides that the kernel asks for."""
+    layer = importlib.import_module("vllm.model_executor.layers.mamba.ops.cpu.gdn_attention")
+    original = layer._causal_conv1d_fwd_cpu
+
+    def with_strides(*, x: torch.Tensor, **rest: Any) -> torch.Tensor:
+        if x.shape[1] == 1:
+            x = x.as_strided(x.shape, (1, x.shape[0]))
+        result: torch.Tensor = original(x=x, **rest)
+        return result
+
+    layer._causal_conv1d_fwd_cpu = with_strides
