@@ -122,9 +122,10 @@ class Client:
         reply = await self._session.post(url, data=prepared.payload, allow_redirects=False)
         try:
             exchange.begin(reply)
-            read = reply.content.readany
-            while chunk := await read():
-                if not exchange.take(chunk):
+            content = reply.content
+            while not content.at_eof():
+                chunk = await content.readany()
+                if chunk and not exchange.take(chunk):
                     reply.close()
                     return
             exchange.done_ns = time.monotonic_ns()
