@@ -77,13 +77,17 @@ def _vllm_boundary(
     return run
 
 
-def _planned(sets: list[cases.Inputs], *, form: str, dependent: bool = True) -> Runner:
+def _planned(
+    sets: list[cases.Inputs], *, form: str, dependent: bool = True, early: bool = False
+) -> Runner:
     device = sets[0].residual.device
     arch = runtime.architecture(device)
     kept = [cases.outputs(given) for given in sets]
     plans = [
         cases.plans(given, out, arch=arch, form=form) for given, out in zip(sets, kept, strict=True)
     ]
+    for plan in (plan for each in plans for plan in each):
+        plan.args.early_release = int(early)
 
     def run(index: int) -> object:
         for plan in plans[index]:
@@ -105,6 +109,10 @@ def _prepare_whole(
     vllm = _vllm_boundary(device, dtype)
     runners: dict[str, Runner | Absent] = {
         form: _planned(sets, form=form) for form in chain.forms(arch)
+    }
+    runners |= {
+        f"{form}, early release": _planned(sets, form=form, early=True)
+        for form in chain.forms(arch)
     }
     chosen = chain.preferred(rows, HIDDEN, arch)
     runners[f"{chosen}, ordinary launches"] = _planned(sets, form=chosen, dependent=False)
