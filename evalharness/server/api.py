@@ -7,6 +7,7 @@ from typing import Any
 
 import aiohttp
 
+from evalharness.redact import REDACTED
 from evalharness.reply import loads
 
 MAX_ANSWER_BYTES = 8 << 20
@@ -15,11 +16,17 @@ _RUNNING = re.compile(r"^vllm:num_requests_running(?:\{[^}]*\})? ([0-9.e+]+)$", 
 
 
 class ServerApi:
-    """Side questions to one server, on a session of their own."""
+    """Side questions to one server, on a session of their own.
 
-    def __init__(self, base_url: str, session: aiohttp.ClientSession) -> None:
+    api_key: replaced by `<redacted>` wherever an answer echoes it, since answers are kept.
+    """
+
+    def __init__(
+        self, base_url: str, session: aiohttp.ClientSession, *, api_key: str | None = None
+    ) -> None:
         self.base_url = base_url
         self._session = session
+        self._api_key = api_key
 
     async def get(
         self, path: str, *, timeout_s: float = ANSWER_TIMEOUT_S
@@ -50,7 +57,10 @@ class ServerApi:
                     if len(raw) > MAX_ANSWER_BYTES:
                         reply.close()
                         return None
-                return reply.status, raw.decode("utf-8", "replace")
+                text = raw.decode("utf-8", "replace")
+                if self._api_key:
+                    text = text.replace(self._api_key, REDACTED)
+                return reply.status, text
         except (aiohttp.ClientError, OSError, EOFError, ValueError, TimeoutError):
             return None
 

@@ -157,6 +157,9 @@ def _absence(
         for name, text in setting.get("env", {}).items():
             here = words.process_env.get(name)
             yield Finding(here != text, f"process environment: {name} is {here or 'not set'}")
+        if "model" in setting and words.models:
+            roots = [str(model.get("root")) for model in words.models]
+            yield Finding(setting["model"]["path"] not in roots, f"/v1/models: root {roots[0]}")
 
 
 def _lookup(config: Any, name: str, place: str = "") -> Iterator[tuple[str, Any]]:

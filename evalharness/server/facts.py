@@ -14,7 +14,7 @@ from evalharness.reply import loads
 from evalharness.server.api import ServerApi
 from evalharness.server.evidence import ServerWords
 from evalharness.server.process import ServerProcess
-from evalharness.store import write_json
+from evalharness.store import write_atomically, write_json
 
 MAX_LOG_BYTES = 4 << 20
 MAX_ROUTE_FILES = 256
@@ -28,7 +28,9 @@ async def read_words(api: ServerApi, folder: Path, process: ServerProcess | None
         await asyncio.to_thread(write_json, folder / "server_info.json", _plain(info))
     metrics = await api.get("/metrics")
     if metrics is not None and metrics[0] == 200:
-        (folder / "metrics.ready.txt").write_text(metrics[1], encoding="utf-8")
+        await asyncio.to_thread(
+            write_atomically, folder / "metrics.ready.txt", metrics[1].encode("utf-8")
+        )
     config, env = info.get("vllm_config"), info.get("vllm_env")
     return ServerWords(
         config=config if isinstance(config, dict) else {},

@@ -24,6 +24,7 @@ from evalharness.server.facts import write_server_json
 from evalharness.server.node import gpus, node_facts, wait_for_memory
 from evalharness.server.process import ServerProcess, kill_leftovers
 from evalharness.server.ready import describe, until_ready
+from evalharness.store import make_directory, write_atomically
 from evalharness.types import Arm
 
 RESET_TRIES = 20
@@ -84,14 +85,15 @@ class Server:
         return "failed"
 
     async def stop(self, *, at_once: bool = False) -> None:
-        """End the server, collect what it left, and complete server.json."""
+        """End the server, collect what it left, and complete server.json. StoreError (disk)."""
         answer = None if at_once else await self.api.get("/metrics")
-        if answer is not None and answer[0] == 200:
-            (self.spec.folder / "metrics.end.txt").write_text(answer[1], encoding="utf-8")
         await self._session.close()
         if self.process is not None:
             self.record["stopped"] = await self.process.stop(at_once=at_once)
             self.record["gpu_after"] = await asyncio.to_thread(gpus)
+        # Files last: a full disk must not keep a server alive.
+        if answer is not None and answer[0] == 200:
+            write_atomically(self.spec.folder / "metrics.end.txt", answer[1].encode())
         write_server_json(self.spec.folder, self.record)
 
 
@@ -112,10 +114,16 @@ def free_port() -> int:
 
 
 def _session(api_key: str | None, trust_env: bool) -> aiohttp.ClientSession:
-    headers = {"Content-Type": "application/json"}
+    headers = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
     if api_key:
         headers["Authorization"] = f"Bearer {api_key}"
-    return aiohttp.ClientSession(headers=headers, trust_env=trust_env)
+    # As for requests: a compressed answer would be a bomb's way in, and cookies carry state.
+    return aiohttp.ClientSession(
+        headers=headers,
+        trust_env=trust_env,
+        auto_decompress=False,
+        cookie_jar=aiohttp.DummyCookieJar(),
+    )
 
 
 def command(arm: Arm, port: int) -> list[str]:
@@ -141,7 +149,7 @@ async def _start(spec: LaunchSpec) -> Server:
     kill_leftovers(spec.run_mark)
     before = await wait_for_memory([dict(card) for card in spec.gpu_baseline or []])
     route_hits = (spec.folder / "route_hits").absolute()
-    route_hits.mkdir(exist_ok=True)
+    make_directory(route_hits)
     key, port = secrets.token_hex(24), free_port()
     env = server_environment(
         spec.arm,
@@ -190,7 +198,8 @@ def _server(
 ) -> Server:
     session = _session(key, spec.trust_env)
     base_url = record["base_url"]
-    return Server(spec, base_url, key, ServerApi(base_url, session), record, process, session)
+    api = ServerApi(base_url, session, api_key=key)
+    return Server(spec, base_url, key, api, record, process, session)
 
 
 def _record(
@@ -233,8 +242,10 @@ def _record(
 async def endpoint_model(arm: Arm, *, trust_env: bool) -> str:
     """Ask an endpoint for the one model it serves. Raises ServerError."""
     assert arm.endpoint is not None
-    async with _session(endpoint_key(arm), trust_env) as session:
-        names = [str(model.get("id")) for model in await ServerApi(arm.endpoint, session).models()]
+    key = endpoint_key(arm)
+    async with _session(key, trust_env) as session:
+        api = ServerApi(arm.endpoint, session, api_key=key)
+        names = [str(model.get("id")) for model in await api.models()]
     if len(names) != 1:
         raise ServerError(
             f"{arm.endpoint}/v1/models: expected exactly one model, found {len(names)} "

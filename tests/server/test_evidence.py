@@ -96,6 +96,14 @@ def test_a_level_with_another_model() -> None:
     assert level_evidence(factor, "b", served)["in_effect"] is False
 
 
+def test_an_empty_level_beside_one_with_another_model() -> None:
+    factor = {"none": {}, "planted": {"model": {"path": "/m/fault"}}}
+    assert level_evidence(factor, "none", words(models=[{"root": "/m/a"}]))["in_effect"] is True
+    assert (
+        level_evidence(factor, "none", words(models=[{"root": "/m/fault"}]))["in_effect"] is False
+    )
+
+
 def test_parse_args() -> None:
     args = ["--a", "1", "--no-b", "--c=x=y", "--d", "e", "f", "-tp", "2", "--g"]
     assert parse_args(args) == [
