@@ -78,7 +78,7 @@ def _vllm_boundary(
 
 
 def _planned(
-    sets: list[cases.Inputs], *, form: str, dependent: bool = True, early: bool = False
+    sets: list[cases.Inputs], *, form: str, dependent: bool = True, late: bool = False
 ) -> Runner:
     device = sets[0].residual.device
     arch = runtime.architecture(device)
@@ -87,7 +87,7 @@ def _planned(
         cases.plans(given, out, arch=arch, form=form) for given, out in zip(sets, kept, strict=True)
     ]
     for plan in (plan for each in plans for plan in each):
-        plan.args.early_release = int(early)
+        plan.args.late_release = int(late)
 
     def run(index: int) -> object:
         for plan in plans[index]:
@@ -111,8 +111,7 @@ def _prepare_whole(
         form: _planned(sets, form=form) for form in chain.forms(arch)
     }
     runners |= {
-        f"{form}, early release": _planned(sets, form=form, early=True)
-        for form in chain.forms(arch)
+        f"{form}, late release": _planned(sets, form=form, late=True) for form in chain.forms(arch)
     }
     chosen = chain.preferred(rows, HIDDEN, arch)
     runners[f"{chosen}, ordinary launches"] = _planned(sets, form=chosen, dependent=False)

@@ -11,7 +11,7 @@ from transformers.models.qwen4_exp.modeling_qwen4_exp import Qwen4ExpTextGatedRe
 from kernels_sm70 import counters
 from kernels_sm70.contract import ContractError
 from kernels_sm70.gpu_checks import relative_l2
-from kernels_sm70.hyper_connection import STREAMS, op, reference, weights
+from kernels_sm70.hyper_connection import STREAMS, chain, op, reference, weights
 from kernels_sm70.hyper_connection.cases import EPS, Inputs, inputs
 
 CPU = torch.device("cpu")
@@ -225,3 +225,45 @@ def test_out_of_contract_is_refused(name: str) -> None:
 def test_unequal_shards_are_refused(hidden: int, ranks: int) -> None:
     with pytest.raises(ContractError, match="ranks"):
         weights.prepare_up_shard(torch.zeros(STREAMS * hidden, 32), ranks=ranks, rank=0)
+
+
+@pytest.mark.parametrize(
+    ("rows", "hidden", "arch", "entries"),
+    [
+        (4, 2560, "sm_90", ["ks_hc_combine_down2_fp16_t1", "ks_hc_up_mix_fp16_t1"]),
+        (
+            16,
+            2560,
+            "sm_90",
+            ["ks_hc_combine_norm_fp16", "ks_hc_down_clustered_fp16_t2", "ks_hc_up_mix_fp16_t2"],
+        ),
+        (
+            4,
+            2560,
+            "sm_70",
+            ["ks_hc_combine_norm_fp16", "ks_hc_down_fp16_t1", "ks_hc_up_mix_fp16_t1"],
+        ),
+        (
+            17,
+            512,
+            "sm_90",
+            ["ks_hc_combine_norm_fp16", "ks_hc_down_fp16_t3", "ks_hc_up_mix_fp16_t3"],
+        ),
+    ],
+)
+def test_the_form_taken(rows: int, hidden: int, arch: str, entries: list[str]) -> None:
+    """Volta and other hidden sizes take the form that needs no cluster."""
+    given = inputs(rows, FP16, CPU, seed=1, hidden=hidden, rank=64)
+    plans, _ = op._boundary_plans(given, EPS, STREAMS, arch)
+    assert [plan.entry for plan in plans] == entries
+
+
+def test_without_a_block_nothing_is_combined() -> None:
+    given = inputs(4, FP16, CPU, seed=1, rank=64)
+    bare = chain.Operands(given.residual, None, None, given.norm_weight, given.down, given.up)
+    plans, out = op._boundary_plans(bare, EPS, STREAMS, "sm_90")
+    assert [plan.entry for plan in plans][:2] == [
+        "ks_hc_combine_norm_fp16",
+        "ks_hc_down_clustered_fp16_t1",
+    ]
+    assert out.combined is None
