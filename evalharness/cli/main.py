@@ -7,15 +7,15 @@ heavy inside `run`: `evalharness rescore` must work where aiohttp was never impo
 from __future__ import annotations
 
 import argparse
+import errno
 import importlib
-import importlib.util
 import os
 import signal
 import sys
 from collections.abc import Sequence
 
 from evalharness import __version__
-from evalharness.errors import EXIT_INTERNAL, HarnessError
+from evalharness.errors import EXIT_INCOMPLETE, EXIT_INTERNAL, EXIT_USAGE, HarnessError
 from evalharness.text import printable
 
 COMMANDS = (
@@ -28,7 +28,6 @@ COMMANDS = (
     "data",
     "arms",
     "nll",
-    "trace",
     "watch",
     "doctor",
 )
@@ -56,8 +55,6 @@ def build_parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=f"evalharness {__version__}")
     subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
     for name in COMMANDS:
-        if importlib.util.find_spec(f"evalharness.cli.{name}") is None:
-            continue
         importlib.import_module(f"evalharness.cli.{name}").add_parser(subparsers)
     return parser
 
@@ -75,9 +72,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of our output went away (`| head`): nothing to tell it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_INTERNAL
+    except OSError as error:
+        # What no module foresaw of disk, permissions and limits; all else keeps its traceback.
+        code = disk_exit_code(error)
+        if code is None:
+            raise
+        print_error(
+            f"{error.filename or args.command}: {error.strerror}; free space or give a writable "
+            "place, and run the same command again"
+        )
+        return code
     except KeyboardInterrupt:
         print_error("stopped by Ctrl-C")
         return 128 + signal.SIGINT
+
+
+def disk_exit_code(error: OSError) -> int | None:
+    """Return the exit code of an error of the disk, None where the error is another one."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return EXIT_INCOMPLETE
+    known = (errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EFBIG, errno.EMFILE)
+    return EXIT_USAGE if error.errno in known else None
 
 
 def print_error(message: str) -> None:
