@@ -36,6 +36,12 @@ class StoreError(HarnessError):
     """A run directory holds something that cannot be trusted, or is locked by another process."""
 
 
+class DiskFullError(StoreError):
+    """The disk is full: what is complete is safe, and the same command goes on from there."""
+
+    exit_code = EXIT_INCOMPLETE
+
+
 class ScoreError(HarnessError):
     """Scoring cannot start: unknown suite or scorer, or a needed checker is not installed."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import json
@@ -13,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from evalharness.errors import StoreError
+from evalharness.errors import DiskFullError, StoreError
 from evalharness.text import printable
 
 LOCK_NAME = ".lock"
@@ -42,7 +43,15 @@ def write_atomically(path: Path, data: bytes) -> None:
     except OSError as error:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
-        raise StoreError(f"{path}: cannot be written: {error.strerror}") from error
+        raise disk_error(path, error, "written") from error
+
+
+def disk_error(path: Path, error: OSError, what: str) -> StoreError:
+    """Return the error of a file that cannot be `what`; a full disk has its own exit code."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        remedy = "free space and run the same command again"
+        return DiskFullError(f"{path}: cannot be {what}: {error.strerror}; {remedy}")
+    return StoreError(f"{path}: cannot be {what}: {error.strerror}")
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -66,7 +75,7 @@ def make_directory(path: Path) -> None:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StoreError(f"{path}: cannot be created: {error.strerror}") from error
+        raise disk_error(path, error, "created") from error
 
 
 @contextlib.contextmanager
@@ -80,9 +89,11 @@ def run_lock(run: Path) -> Iterator[None]:
     try:
         fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
-        raise StoreError(
-            f"{run}: cannot be written: {error.strerror}; give a writable --out"
-        ) from error
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        kind, remedy = (
+            (DiskFullError, "free space") if full else (StoreError, "give a writable --out")
+        )
+        raise kind(f"{run}: cannot be written: {error.strerror}; {remedy}") from error
     try:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -13,9 +13,9 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from evalharness.errors import IncompleteError, StoreError
+from evalharness.errors import IncompleteError
 from evalharness.store.lines import LineHead, encode_line
-from evalharness.store.rundir import sync_directory
+from evalharness.store.rundir import disk_error, sync_directory
 from evalharness.types import Response
 
 # Long enough to gather a group when answers come at once, short beside any model's step.
@@ -51,7 +51,7 @@ class ResponseWriter:
             sync_directory(path.parent)
         except OSError as error:
             self._pool.shutdown()
-            raise StoreError(f"{path}: cannot be created: {error.strerror}") from error
+            raise disk_error(path, error, "created") from error
 
     def append(self, response: Response) -> None:
         """Queue one response; returns before it is on disk."""
