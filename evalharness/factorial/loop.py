@@ -6,6 +6,7 @@ import asyncio
 import dataclasses
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -173,6 +174,8 @@ def _stopping_on_signals(stop: asyncio.Event, note: Callable[[str], None]) -> It
 
     def on_signal() -> None:
         if stop.is_set():
+            if sys.stdout.isatty():
+                os.write(1, b"\x1b[?25h")  # the live display hides the cursor
             os._exit(EXIT_INTERRUPTED)
         stop.set()
         note("stopping: the cell in progress is kept as aborted; Ctrl-C again to leave at once")
