@@ -126,15 +126,17 @@ def rescore(folder: Path) -> dict[str, Any]:
     """Run `evalharness rescore` in a process of its own; seconds and MiB of its largest process."""
     command = [sys.executable, "-m", "evalharness", "rescore", str(folder), "--scorer", "official"]
     env = {**os.environ, "PYTHONPATH": str(ROOT)}
-    started_s = time.monotonic()
+    started_s, before = time.monotonic(), resource.getrusage(resource.RUSAGE_CHILDREN)
     done = subprocess.run(command, capture_output=True, env=env, text=True, check=False)
     wall_s = time.monotonic() - started_s
     if done.returncode != 0:
         raise SystemExit(f"rescore ended with {done.returncode}: {done.stderr}")
-    peak_kib = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return {
         "wall_s": round(wall_s, 2),
-        "largest_process_mib": round(peak_kib / 1024),
+        "cpu_s": round(cpu_s, 2),
+        "largest_process_mib": round(after.ru_maxrss / 1024),
         "said": done.stdout.splitlines()[-1],
     }
 
