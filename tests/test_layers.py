@@ -1,4 +1,4 @@
-"""Imports go one way. Each unit (a module or package right under `evalharness`) may import these."""
+"""Imports go one way. Each unit (module or package under `evalharness`) may import these."""
 
 from __future__ import annotations
 
