@@ -226,7 +226,11 @@ class _Output:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_rest: object) -> None:
-        self._file.close()
+        try:
+            self._file.close()
+        except OSError:
+            self._partial.unlink(missing_ok=True)  # a full disk shows only now
+            raise
         if kind is not None:
             self._partial.unlink()
             return
