@@ -208,6 +208,13 @@ def test_up_shard_keeps_its_address_on_reload() -> None:
     assert torch.equal(again.view(4, 64, 32), (up + 1).view(4, 128, 32)[:, 64:])
 
 
+def source() -> str:
+    """kernel.cuh as one text, fp16 entries only: half the time to compile."""
+    text = (PACKAGE_ROOT / "hyper_connection" / "kernel.cuh").read_text()
+    assert "!defined(KS_FP16_ONLY)" in text
+    return "#define KS_FP16_ONLY\n" + text
+
+
 MUTANTS = {
     "R' not rounded before the norm": (
         "value[i] = round_to<S>(fmaf(added[i], scale, value[i]))",
@@ -256,7 +263,10 @@ MUTANTS = {
         "gates[(s ^ 1) * kStride + h * kTokens + token]",
     ),
     "column halves swapped": ("+ column + 8 * (i & 1)", "+ column + 8 * (1 - (i & 1))"),
-    "copies not waited for": ("  wait_async_copies();\n  Accumulator", "  Accumulator"),
+    "copies not waited for": (
+        "  wait_async_copies();\n  release_late(args);\n  Accumulator",
+        "  Accumulator",
+    ),
     "warp writes over weights in use": (
         "warp * kStride;\n  __syncwarp();",
         "warp * kStride;\n  if (fragment_row() == 0) mine[lane_id() * 8] = 1.0f;",
@@ -298,7 +308,7 @@ CLUSTER_MUTANTS = {
 @pytest.mark.parametrize("name", CLUSTER_MUTANTS)
 def test_cluster_mutants_fail(name: str) -> None:
     old, new = CLUSTER_MUTANTS[name]
-    text = (PACKAGE_ROOT / "hyper_connection" / "kernel.cuh").read_text()
+    text = source()
     assert old in text, f"the mutant's target is gone: {old}"
     mutated, given = text.replace(old, new), inputs(9, FP16, CPU, seed=1)
     with pytest.raises((AssertionError, emulate.EmulationError)):
@@ -320,10 +330,10 @@ def _caught(mutated: str) -> bool:
 def test_mutants_fail(name: str) -> None:
     """The oracle is not blind: each damaged kernel is caught."""
     old, new = MUTANTS[name]
-    text = (PACKAGE_ROOT / "hyper_connection" / "kernel.cuh").read_text()
+    text = source()
     assert old in text, f"the mutant's target is gone: {old}"
     assert _caught(text.replace(old, new))
 
 
 def test_the_unmutated_kernels_pass_the_mutants_cases() -> None:
-    assert not _caught((PACKAGE_ROOT / "hyper_connection" / "kernel.cuh").read_text())
+    assert not _caught(source())
