@@ -189,6 +189,7 @@ def test_device_sources_are_torch_and_toolkit_free(operation: str) -> None:
     ) or ("inputs" in (__import__(f"kernels_sm70.{operation}", fromlist=["x"]).__doc__ or ""))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_sources_build_with_nvcc(operation: str, tmp_path: Path) -> None:
     """Owners of a toolkit compile the same file; here with whichever nvcc is on PATH, for sm_90."""

@@ -72,6 +72,7 @@ def test_real_geometry_meets_the_oracle(dtype: torch.dtype, volta: bool) -> None
     verify_whole(given, out, "real geometry")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("form", [CLUSTERED, FUSED1, FUSED2])
 @pytest.mark.parametrize(
     ("rows", "dtype", "order"),
@@ -305,6 +306,7 @@ CLUSTER_MUTANTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CLUSTER_MUTANTS)
 def test_cluster_mutants_fail(name: str) -> None:
     old, new = CLUSTER_MUTANTS[name]
@@ -326,6 +328,7 @@ def _caught(mutated: str) -> bool:
     return False
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MUTANTS)
 def test_mutants_fail(name: str) -> None:
     """The oracle is not blind: each damaged kernel is caught."""
