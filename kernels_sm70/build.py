@@ -119,9 +119,12 @@ def _read_cache(base: Path, wanted: str) -> Artifact | None:
     record, binary = base.with_name(base.name + ".json"), base.with_name(base.name + ".cubin")
     if not (record.exists() and binary.exists()):
         return None
-    fields = json.loads(record.read_text())
-    stamp = Stamp(**{**fields, "defines": tuple(fields["defines"])})
-    cubin = binary.read_bytes()
+    try:
+        fields = json.loads(record.read_bytes())
+        stamp = Stamp(**{**fields, "defines": tuple(fields["defines"])})
+        cubin = binary.read_bytes()
+    except (OSError, ValueError, TypeError, KeyError):
+        return None  # a record that cannot be read vouches for nothing; compiled again
     intact = (
         stamp.source_digest == wanted and hashlib.sha256(cubin).hexdigest() == stamp.cubin_digest
     )

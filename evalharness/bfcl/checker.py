@@ -28,6 +28,7 @@ _RAISED = (
     OverflowError,
     ValueError,
     RecursionError,
+    StopIteration,  # a gold without a function name
 )
 _TYPES: Mapping[str, type] = {
     "string": str,
