@@ -110,7 +110,7 @@ def judged(run: Path) -> tuple[int, str]:
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         code = main(["noninferiority", str(run), "--format", "json"])
     report = json.loads((run / "report" / "report.json").read_text())
-    return code, next(arm["verdict"] for arm in report["arms"] if arm["arm"] == "hc")
+    return code, next(arm["verdict"] for arm in report["arms"] if arm["name"] == "hc")
 
 
 def remove_rows(run: Path, arm: str, rows: set[int], hides: tuple[str, ...]) -> None:

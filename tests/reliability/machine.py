@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from tests.e2e.fake_run import ROOT, FakeFactorial
-from tests.reliability.going_on import check_nobody_left, new_work, undisturbed
+from tests.reliability.going_on import check_nobody_left, new_work
 from tests.reliability.tally import Tally
 
 # Every reading of the wall clock is another day, forward and back.
@@ -40,10 +40,9 @@ def run_with(work: FakeFactorial, env: dict[str, str], *before: str) -> tuple[in
     return done.returncode, done.stdout + done.stderr
 
 
-def clock_jumps(folder: Path, times: int) -> Tally:
+def clock_jumps(folder: Path, times: int, expected: FakeFactorial) -> Tally:
     """Run with a wall clock that jumps by days at every reading, in harness and server."""
     tally = Tally("wall clock jumps by days at every reading")
-    expected = undisturbed(folder / "expected")
     site = folder / "site"
     site.mkdir()
     (site / "sitecustomize.py").write_text(JUMPING_CLOCK)
@@ -94,10 +93,9 @@ def open_files(folder: Path) -> Tally:
     return tally
 
 
-def two_harnesses(folder: Path, times: int) -> Tally:
+def two_harnesses(folder: Path, times: int, expected: FakeFactorial) -> Tally:
     """Start four harnesses on one run at once: one works, the others say who does."""
     tally = Tally("four harnesses on one run at once")
-    expected = undisturbed(folder / "expected")
     for number in range(times):
         tally.times += 1
         work = new_work(folder / f"four-{number}")
