@@ -128,7 +128,8 @@ def check_rows(folder: Path, wanted: int, number: int, tally: Tally) -> None:
 def load(requests: int, width: int, soak_s: float = 0.0) -> tuple[Tally, dict[str, Any]]:
     """Run one cell, or cells until the soak is over; returns the tally and the figures."""
     tally = Tally(f"load: {width} streams, {requests} requests a cell")
-    prepared, records = make_requests(requests), []
+    prepared = make_requests(requests)
+    records: list[dict[str, Any]] = []
     start_s = time.monotonic()
     with tempfile.TemporaryDirectory() as name, stream_server() as url:
         folder = Path(name)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from typing import Any
 
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
 MODELS = json.dumps({"data": [{"id": "fake", "root": "fake", "max_model_len": 4096}]}).encode()
@@ -20,7 +21,7 @@ def chunk(data: bytes) -> bytes:
 
 def stream(events: int) -> list[bytes]:
     """Return the chunks of a stream, its end included."""
-    made = []
+    made: list[dict[str, Any]] = []
     for number in range(events):
         last = number == events - 1
         choice = {"index": 0, "text": f" w{number}", "finish_reason": "stop" if last else None}
