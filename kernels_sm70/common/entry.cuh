@@ -20,11 +20,6 @@
   extern "C" __global__ void __launch_bounds__(threads) name(const __grid_constant__ ArgsType args) { \
     __VA_ARGS__(args);                                                                                   \
   }
-// The same with a floor on resident blocks, which caps the registers.
-#define KS_ENTRY_RESIDENT(name, threads, blocks, ArgsType, ...)                                                  \
-  extern "C" __global__ void __launch_bounds__(threads, blocks) name(const __grid_constant__ ArgsType args) { \
-    __VA_ARGS__(args);                                                                                          \
-  }
 #if defined(__CUDA_ARCH__)
 #define KS_ARCH (__CUDA_ARCH__)
 #else
@@ -38,7 +33,6 @@
 #define KS_ARCH 900
 #endif
 #include "host_emulation.hpp"
-#define KS_ENTRY_RESIDENT(name, threads, blocks, ArgsType, ...) KS_ENTRY(name, threads, ArgsType, __VA_ARGS__)
 
 #endif
 

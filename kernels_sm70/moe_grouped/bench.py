@@ -108,7 +108,7 @@ def _case(rows: int, traffic: str, kind: str, storage: torch.dtype) -> Case:
         label=f"M{rows} {kind} {name} {traffic}",
         bytes=floor_bytes(rows, kind=kind, distinct=_distinct(rows, traffic)),
         prepare=partial(_prepare, rows=rows, traffic=traffic, kind=kind, storage=storage),
-        targets={"plan, fused reduce": Target(max_floors=limit)} if limit else {},
+        targets={"inline plan, fused reduce": Target(max_floors=limit)} if limit else {},
     )
 
 

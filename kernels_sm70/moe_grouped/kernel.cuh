@@ -37,7 +37,6 @@ struct Args {
   int top_k;
   int intermediate;  // I: a multiple of 160
   int experts;
-  int plan_ahead;  // the plan is of a kernel before W13: W2 may read it, and its weights, while W13 still runs
 };
 
 template <class P>
@@ -226,27 +225,7 @@ KS_DEVICE void reduce_body(const Args& args) {
 // ---- W2: o = f(W2 a) for each route; block (256 rows, group) -------------------------------------------------------
 template <class S, class P, bool kFusedReduce>
 struct W2 {
-  typedef typename P::Slice Slice;
-
-  struct Ring {
-    Slice low[P::kSliceDepth], high[P::kSliceDepth];
-  };
-
-  // Tile t of the warp's rows, columns k ..; row0 is the warp's first row of the expert's.
-  KS_DEVICE static void load(const Args& args, size_t row0, int k, int t, Ring& ring) {
-    const size_t row = row0 + fragment_row() + 16 * t;
-    const int at = t % P::kSliceDepth, part = fragment_chunk();
-    ring.low[at] = P::load_slice(args.w2, args.w2_scale, row, args.intermediate, k, part);
-    ring.high[at] = P::load_slice(args.w2, args.w2_scale, row + 8, args.intermediate, k, part);
-  }
-  KS_DEVICE static void fill(const Args& args, size_t row0, int k, Ring& ring) {
-#pragma unroll
-    for (int t = 0; t < P::kSliceDepth; ++t) load(args, row0, k, t, ring);
-  }
-
-  // `ring` holds the first tiles of k = 0.
-  KS_DEVICE static void tiles(const Args& args, const int* group, size_t row0, Ring& ring,
-                              Accumulator (&acc)[kW2Tiles]) {
+  KS_DEVICE static void tiles(const Args& args, const int* group, size_t row0, Accumulator (&acc)[kW2Tiles]) {
     const int part = fragment_chunk(), token = fragment_row();
     const Payload* a =
         token < group[1] ? args.activation + static_cast<size_t>(group[4 + token]) * args.intermediate : nullptr;
@@ -255,13 +234,18 @@ struct W2 {
 #pragma unroll
       for (int i = 0; i < 5; ++i)
         tokens[i] = a == nullptr ? zero16() : P::arrange(load16(a + k + 8 * P::unit(i, part)));
-      if (k > 0) fill(args, row0, k, ring);
+      const size_t row = row0 + fragment_row();
+      typename P::Slice low = P::load_slice(args.w2, args.w2_scale, row, args.intermediate, k, part);
+      typename P::Slice high = P::load_slice(args.w2, args.w2_scale, row + 8, args.intermediate, k, part);
 #pragma unroll
       for (int t = 0; t < kW2Tiles; ++t) {
         uint4 w_low[5], w_high[5];
-        P::template expand_slice<S>(ring.low[t % P::kSliceDepth], w_low);
-        P::template expand_slice<S>(ring.high[t % P::kSliceDepth], w_high);
-        if (t + P::kSliceDepth < kW2Tiles) load(args, row0, k, t + P::kSliceDepth, ring);
+        P::template expand_slice<S>(low, w_low);
+        P::template expand_slice<S>(high, w_high);
+        if (t + 1 < kW2Tiles) {
+          low = P::load_slice(args.w2, args.w2_scale, row + 16 * (t + 1), args.intermediate, k, part);
+          high = P::load_slice(args.w2, args.w2_scale, row + 16 * (t + 1) + 8, args.intermediate, k, part);
+        }
 #pragma unroll
         for (int i = 0; i < 5; ++i) multiply<S>(acc[t], w_low[i], w_high[i], tokens[i]);
       }
@@ -271,14 +255,10 @@ struct W2 {
   KS_DEVICE static void product(const Args& args, const int* group, Payload* stage) {
     const int warp = threadIdx.x >> 5, lane = lane_id();
     const int row0 = blockIdx.x * kW2Rows + warp * kW2Tiles * 16;
-    const size_t expert_row0 = static_cast<size_t>(group[0]) * kHidden + row0;
-    Ring ring;
-    fill(args, expert_row0, 0, ring);
-    wait_for_predecessor();  // the activations are W13's
     Accumulator acc[kW2Tiles];
 #pragma unroll
     for (int t = 0; t < kW2Tiles; ++t) clear(acc[t]);
-    tiles(args, group, expert_row0, ring, acc);
+    tiles(args, group, static_cast<size_t>(group[0]) * kHidden + row0, acc);
     const float scale = global_scale<P>(args.w2_global, group[0]);
     Payload* const mine = stage + warp * 8 * 64;  // [route][64 rows]
 #pragma unroll
@@ -311,21 +291,11 @@ struct W2 {
   KS_DEVICE static void run(const Args& args) {
     KS_SHARED(Payload, stage, kWarps * 8 * 64);
     KS_SHARED(int, group, kPlanGroup);
-    KS_SHARED(int, header, 1);
-    // W13's blocks all waited for the kernel that planned before any block of this one could start, so a plan of an
-    // earlier kernel is complete here even before the wait. It is read past L1.
-    if (!args.plan_ahead) wait_for_predecessor();
+    wait_for_predecessor();
     release_successor();
-    const int wanted = blockIdx.y;
-    if (threadIdx.x < kPlanGroup / 4) {
-      const uint4 quad = load16_from_l2(args.plan + kPlanHeader + kPlanGroup * wanted + 4 * threadIdx.x);
-      store16(group + 4 * threadIdx.x, quad);
-    } else if (threadIdx.x == 32) {
-      header[0] = static_cast<int>(load16_from_l2(args.plan).x);
-    }
+    const int wanted = blockIdx.y, groups = args.plan[0];
+    if (threadIdx.x < kPlanGroup) group[threadIdx.x] = args.plan[kPlanHeader + kPlanGroup * wanted + threadIdx.x];
     __syncthreads();
-    const int groups = header[0];
-    if (wanted >= groups) wait_for_predecessor();
     if (wanted < groups) product(args, group, stage);
     // With no valid route at all, the first block of each tile still owes the zeros.
     if (kFusedReduce && (wanted < groups || (groups == 0 && wanted == 0))) reduce_when_last(args, groups);

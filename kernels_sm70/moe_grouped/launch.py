@@ -13,6 +13,7 @@ import torch
 from kernels_sm70.contract import KernelSpec, check_tensor, refuse, row_stride
 from kernels_sm70.moe_grouped import (
     HIDDEN,
+    INLINE_ROUTES,
     MAX_ROUTES,
     PLAN_GROUP,
     PLAN_HEADER,
@@ -62,7 +63,6 @@ class Args(ctypes.Structure):
         ),
         ("x_stride", ctypes.c_longlong),
         *((name, ctypes.c_int) for name in ("routes", "top_k", "intermediate", "experts")),
-        ("plan_ahead", ctypes.c_int),
     )
 
 
@@ -86,13 +86,8 @@ PLANNED = VARIANTS["plan, fused reduce"]
 
 
 def variant_for(routes: int) -> Variant:
-    """The default composition, from shapes alone.
-
-    With a plan of its own kernel, W2 fetches weights while W13 still runs; measured on an H200 the
-    plan inside W13 was no faster at 40 routes and slower at 160.
-    """
-    del routes
-    return PLANNED
+    """The default composition, from shapes alone."""
+    return INLINE if routes <= INLINE_ROUTES else PLANNED
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +173,6 @@ def _arguments(
     routing: tuple[torch.Tensor, torch.Tensor],
     *,
     buffers: Buffers,
-    planned: bool,
     hits: int,
 ) -> Args:
     topk_weights, topk_ids = routing
@@ -203,7 +197,6 @@ def _arguments(
         int(topk_ids.shape[1]),
         experts.intermediate,
         int(experts.w13.shape[0]),
-        int(planned),
     )
 
 
@@ -229,8 +222,7 @@ def steps(
 ) -> Iterator[tuple[KernelSpec, ctypes.Structure, Geometry]]:
     """The launches of a checked call, in order. `routing` is (topk_weights, topk_ids)."""
     routes, inline = routing[1].numel(), variant.w13 == "w13_inline"
-    counted = hits if inline else 0
-    args = _arguments(x, experts, routing, buffers=buffers, planned=not inline, hits=counted)
+    args = _arguments(x, experts, routing, buffers=buffers, hits=hits if inline else 0)
     storage = STORAGE[x.dtype]
     if not inline:
         yield plan_step(routing[1], int(experts.w13.shape[0]), buffers=buffers, hits=hits)

@@ -47,7 +47,6 @@ KS_DEVICE unsigned shift_left(unsigned word, int by) { return by >= 0 ? word << 
 struct Plain {
   static constexpr int kLaneK = 16;         // k of one row a lane takes in one W13 step
   static constexpr int kDepth = 3;          // W13 steps in flight
-  static constexpr int kSliceDepth = 1;     // W2 tiles in flight
   static constexpr float kPostScale = 1.0f;
   static constexpr bool kScaled = false;
 
@@ -94,28 +93,17 @@ struct Plain {
 struct Nvfp4 {
   static constexpr int kLaneK = 32;
   static constexpr int kDepth = 5;
-  static constexpr int kSliceDepth = 4;
   static constexpr float kPostScale = 128.0f;
   static constexpr bool kScaled = true;
 
-  // Two e4m3 bytes (bits 0..15 of `bytes`) as the pairs (s, s) of S, both at once:
-  // s = e4m3 * 2^7 (fp16) or e4m3 * 2^119 (bf16), to meet `nibbles` below.
-  struct Scales {
-    unsigned first, second;
-  };
+  // An e4m3 byte as the pair (s, s) of S: s = e4m3 * 2^7 (fp16) or e4m3 * 2^119 (bf16), to meet `nibbles` below.
   template <class S>
-  KS_DEVICE static Scales scale_pairs(unsigned bytes) {
-    const unsigned apart = ((bytes & 0xffu) << 8) | ((bytes & 0xff00u) << 16);  // each byte at the top of its half
-    unsigned both = (apart & 0x80008000u) | ((apart >> (S::kIsBf16 ? 4 : 1)) & (S::kIsBf16 ? 0x07f007f0u : 0x3f803f80u));
-    if (S::kIsBf16) {
-      both = multiply_pair<S>(multiply_pair<S>(both, 0x7b807b80u), 0x7b007b00u);  // 2^120, 2^119
-    } else {
-      both = multiply_pair<S>(both, 0x78007800u);  // 2^15
-    }
-    Scales scales;
-    scales.first = low_halves(both, both);
-    scales.second = high_halves(both, both);
-    return scales;
+  KS_DEVICE static unsigned scale_pair(unsigned byte) {
+    const unsigned sign = (byte & 0x80u) << 8, magnitude = byte & 0x7fu;
+    const unsigned payload = sign | (magnitude << (S::kIsBf16 ? 4 : 7));
+    const unsigned pair = payload | (payload << 16);
+    if (S::kIsBf16) return multiply_pair<S>(multiply_pair<S>(pair, 0x7b807b80u), 0x7b007b00u);  // 2^120, 2^119
+    return multiply_pair<S>(pair, 0x78007800u);                                                 // 2^15
   }
 
   // Nibbles i and i + 4 of a word in S: value e2m1 * 2^-14 (fp16) or * 2^-126 (bf16), subnormals included.
@@ -158,11 +146,11 @@ struct Nvfp4 {
   }
   template <class S>
   KS_DEVICE static void expand(const Chunk& chunk, uint4 (&out)[4]) {
-    const Scales scales = scale_pairs<S>(chunk.scales);
-    out[0] = expand_word<S>(chunk.raw.x, scales.first);
-    out[1] = expand_word<S>(chunk.raw.y, scales.first);
-    out[2] = expand_word<S>(chunk.raw.z, scales.second);
-    out[3] = expand_word<S>(chunk.raw.w, scales.second);
+    const unsigned first = scale_pair<S>(chunk.scales & 0xffu), second = scale_pair<S>(chunk.scales >> 8);
+    out[0] = expand_word<S>(chunk.raw.x, first);
+    out[1] = expand_word<S>(chunk.raw.y, first);
+    out[2] = expand_word<S>(chunk.raw.z, second);
+    out[3] = expand_word<S>(chunk.raw.w, second);
   }
 
   // 160 columns are 20 units of 8: units 2p, 2p+1, 8+2p, 9+2p share their scales two by two, the last is 16 + p.
@@ -185,12 +173,12 @@ struct Nvfp4 {
   }
   template <class S>
   KS_DEVICE static void expand_slice(const Slice& slice, uint4 (&out)[5]) {
-    const Scales pair = scale_pairs<S>(slice.scales), last = scale_pairs<S>(slice.scales >> 16);
-    out[0] = expand_word<S>(slice.first.x, pair.first);
-    out[1] = expand_word<S>(slice.first.y, pair.first);
-    out[2] = expand_word<S>(slice.second.x, pair.second);
-    out[3] = expand_word<S>(slice.second.y, pair.second);
-    out[4] = expand_word<S>(slice.last, last.first);
+    const unsigned a = scale_pair<S>(slice.scales & 0xffu), b = scale_pair<S>((slice.scales >> 8) & 0xffu);
+    out[0] = expand_word<S>(slice.first.x, a);
+    out[1] = expand_word<S>(slice.first.y, a);
+    out[2] = expand_word<S>(slice.second.x, b);
+    out[3] = expand_word<S>(slice.second.y, b);
+    out[4] = expand_word<S>(slice.last, scale_pair<S>(slice.scales >> 16));
   }
 };
 

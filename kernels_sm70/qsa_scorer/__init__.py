@@ -10,13 +10,13 @@ Contract (ks_qsa_score_*, ks_qsa_score_stride_*, ks_qsa_score_capacity_*)
               score[m, c] = sum over the 4 heads of relu(q[m, h] . k[c]); the rest is NOT written
   missing     a key whose page is outside [0, N) scores -1, below every real score (those are >= 0)
   NaN         a NaN product stays NaN
-  shapes      1 <= R <= 1024, 1 <= L <= 16, M = R * L, W * Pk <= 2^31 - 17
+  shapes      1 <= R <= 1024, 1 <= L <= 16, M = R * L, W * Pk <= 2^31 - 33
   aliasing    scores overlaps no input
   rounding    none: float32 throughout
   order       a product over 128: the matrix atom's order; heads: ((r0 + r1) + r2) + r3.
               A score depends on its key's payload alone: relocating pages changes no bit
   grid        live: the blocks are min(capacity, 3 a multiprocessor), whatever the context; warps
-              share the live 16-key units of all requests evenly. stride and capacity (with group
+              share the live 32-key units of all requests evenly. stride and capacity (with group
               1 or 4) are kept for their numbers
   floor       live keys once (256 bytes each), their scores, q
 Outside it the operation raises ContractError; a plugin's route counts a fallback instead.
@@ -24,7 +24,7 @@ Outside it the operation raises ContractError; a plugin's route counts a fallbac
 
 from kernels_sm70.contract import KernelSpec
 
-HEADS, DIM, RATIO, UNIT_KEYS = 4, 128, 4, 16
+HEADS, DIM, RATIO, UNIT_KEYS = 4, 128, 4, 32
 REQUESTS_MAX, ROWS_PER_REQUEST_MAX = 1024, 16
 
 

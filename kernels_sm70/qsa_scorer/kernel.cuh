@@ -10,10 +10,9 @@ constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / 32;
 constexpr int kHeads = 4;
 constexpr int kSteps = 4;  // 128 dimensions in matrix steps of 32
-constexpr int kKeys = 16;        // keys of one unit of work: a matrix tile
+constexpr int kKeys = 32;        // keys of one unit of work: two matrix tiles
 constexpr int kRowsAtOnce = 2;   // query rows of one request that share a matrix tile: 2 x 4 heads = 8
 constexpr int kMaxRequests = 1024;
-constexpr int kResident = KS_ARCH >= 800 ? 3 : 2;  // blocks of the live schedule on a multiprocessor
 
 struct Args {
   const Payload* q;        // [M, 4, 128], strides q_row_stride, q_head_stride
@@ -87,53 +86,45 @@ KS_DEVICE Query load_query(const Args& args, int request, int row0) {
 
 KS_DEVICE float relu(float value) { return value > 0.0f || value != value ? value : 0.0f; }
 
-// One unit: 16 keys of a request against its query rows. `stage` is this warp's [16 keys][8 columns] floats, padded.
+// One unit: 32 keys of a request against its query rows. `stage` is this warp's [32 keys][8 columns] floats, padded.
 constexpr int kStagePitch = 12;  // 8 products, whether the key was found, 3 unused
 constexpr int kFound = 8;
-constexpr int kStage = kKeys * kStagePitch;
 template <class S>
-KS_DEVICE void score_unit(const Args& args, int request, int unit, int live, const Tile& tile, const Query& first,
-                          float* stage) {
-  const int lane = lane_id(), key = unit * kKeys + (lane & 15), r = lane >> 4;
+KS_DEVICE void score_unit(const Args& args, int request, int unit, int live, const Query& first, float* stage) {
+  const int key0 = unit * kKeys, lane = lane_id();
+  Tile tiles[2];
+#pragma unroll
+  for (int t = 0; t < 2; ++t) tiles[t] = load_keys<S>(args, request, key0 + 16 * t, live);
   for (int row0 = 0; row0 < args.rows_per_request; row0 += kRowsAtOnce) {
     const Query query = row0 == 0 ? first : load_query(args, request, row0);
-    Accumulator acc;
-    clear(acc);
 #pragma unroll
-    for (int j = 0; j < kSteps; ++j) multiply<S>(acc, tile.low[j], tile.high[j], query.v[j]);
-    reduce(acc);
-    for_each_element(acc, [&](int row, int column, float value) { stage[row * kStagePitch + column] = relu(value); });
-    if (fragment_chunk() == 0) {
-      stage[fragment_row() * kStagePitch + kFound] = tile.low_found ? 1.0f : 0.0f;
-      stage[(fragment_row() + 8) * kStagePitch + kFound] = tile.high_found ? 1.0f : 0.0f;
+    for (int t = 0; t < 2; ++t) {
+      Accumulator acc;
+      clear(acc);
+#pragma unroll
+      for (int j = 0; j < kSteps; ++j) multiply<S>(acc, tiles[t].low[j], tiles[t].high[j], query.v[j]);
+      reduce(acc);
+      for_each_element(acc, [&](int row, int column, float value) {
+        stage[(16 * t + row) * kStagePitch + column] = relu(value);
+      });
+      if (fragment_chunk() == 0) {
+        stage[(16 * t + fragment_row()) * kStagePitch + kFound] = tiles[t].low_found ? 1.0f : 0.0f;
+        stage[(16 * t + fragment_row() + 8) * kStagePitch + kFound] = tiles[t].high_found ? 1.0f : 0.0f;
+      }
     }
     __syncwarp();
-    // Lanes 0..15 finish the first query row of the pair, lanes 16..31 the second.
-    if (row0 + r < args.rows_per_request && key < live) {
-      const float* const key_stage = stage + (lane & 15) * kStagePitch;
-      const float* const head = key_stage + kHeads * r;
-      // A score is never negative: -1 keeps a key that the page table lacks behind every real one.
-      const float score = key_stage[kFound] != 0.0f ? ((head[0] + head[1]) + head[2]) + head[3] : -1.0f;
+    const int key = key0 + lane;
+    // A score is never negative: -1 keeps a key that the page table lacks behind every real one.
+    const bool found = stage[lane * kStagePitch + kFound] != 0.0f;
+#pragma unroll
+    for (int r = 0; r < kRowsAtOnce; ++r) {
+      if (row0 + r >= args.rows_per_request) continue;
+      const float* head = stage + lane * kStagePitch + kHeads * r;
+      const float score = found ? ((head[0] + head[1]) + head[2]) + head[3] : -1.0f;
       const long long row = static_cast<long long>(request) * args.rows_per_request + row0 + r;
-      if (key < args.visible[row]) args.scores[row * args.score_stride + key] = score;
+      if (key < live && key < args.visible[row]) args.scores[row * args.score_stride + key] = score;
     }
     __syncwarp();
-  }
-}
-
-// Units first, first + step, ... below stop. The next unit's keys are on their way while this one is scored.
-template <class S>
-KS_DEVICE void score_run(const Args& args, int request, int first, int stop, int step, int live, float* stage) {
-  if (first >= stop) return;
-  const Query query = load_query(args, request, 0);
-  Tile even = load_keys<S>(args, request, first * kKeys, live), odd;
-  for (int unit = first; unit < stop; unit += 2 * step) {
-    const int next = unit + step;
-    if (next < stop) odd = load_keys<S>(args, request, next * kKeys, live);
-    score_unit<S>(args, request, unit, live, even, query, stage);
-    if (next >= stop) return;
-    if (next + step < stop) even = load_keys<S>(args, request, (next + step) * kKeys, live);
-    score_unit<S>(args, request, next, live, odd, query, stage);
   }
 }
 
@@ -156,95 +147,107 @@ struct Share {
   int first, last;  // units of the whole list
 };
 KS_DEVICE Share share_of(int total, int warp) {
-  const int workers = static_cast<int>(gridDim.x) * kWarps, worker = static_cast<int>(blockIdx.x) * kWarps + warp;
-  const int each = total / workers, rest = total - each * workers;  // the first `rest` take one more
+  const long long workers = static_cast<long long>(gridDim.x) * kWarps;
+  const long long worker = static_cast<long long>(blockIdx.x) * kWarps + warp;
   Share share;
-  share.first = worker * each + min(worker, rest);
-  share.last = share.first + each + (worker < rest ? 1 : 0);
+  share.first = static_cast<int>(total * worker / workers);
+  share.last = static_cast<int>(total * (worker + 1) / workers);
   return share;
 }
 
-// Running totals of units after each request, for more requests than lanes. By warp 0; a barrier must follow.
-KS_DEVICE void sum_units(const Args& args, int* ends) {
+template <class S>
+KS_DEVICE void few_requests(const Args& args, float* stage) {
   const int lane = lane_id();
-  int base = 0;
-  for (int r0 = 0; r0 < args.requests; r0 += 32) {
-    const int request = r0 + lane;
-    const int sum = inclusive_sum(request < args.requests ? units_of(live_keys(args, request)) : 0, lane);
-    if (request < args.requests) ends[request] = base + sum;
-    base += __shfl_sync(0xffffffffu, sum, 31);
+  const int live = lane < args.requests ? live_keys(args, lane) : 0;
+  const int end = inclusive_sum(units_of(live), lane);
+  const Share share = share_of(__shfl_sync(0xffffffffu, end, 31), static_cast<int>(threadIdx.x >> 5));
+  int unit = share.first;
+  while (unit < share.last) {
+    const int request = __popc(__ballot_sync(0xffffffffu, end <= unit));
+    const int before = __shfl_sync(0xffffffffu, end, request == 0 ? 0 : request - 1);
+    const int start = request == 0 ? 0 : before;
+    const int stop = min(share.last, __shfl_sync(0xffffffffu, end, request));
+    const int keys = __shfl_sync(0xffffffffu, live, request);
+    const Query query = load_query(args, request, 0);
+    for (; unit < stop; ++unit) score_unit<S>(args, request, unit - start, keys, query, stage);
+  }
+}
+
+template <class S>
+KS_DEVICE void many_requests(const Args& args, float* stage, int* ends) {
+  const int warp = static_cast<int>(threadIdx.x >> 5), lane = lane_id();
+  if (warp == 0) {
+    int base = 0;
+    for (int r0 = 0; r0 < args.requests; r0 += 32) {
+      const int request = r0 + lane;
+      const int sum = inclusive_sum(request < args.requests ? units_of(live_keys(args, request)) : 0, lane);
+      if (request < args.requests) ends[request] = base + sum;
+      base += __shfl_sync(0xffffffffu, sum, 31);
+    }
+  }
+  __syncthreads();
+  const Share share = share_of(ends[args.requests - 1], warp);
+  int unit = share.first, request = 0;
+  while (unit < share.last) {
+    while (ends[request] <= unit) ++request;
+    const int start = request == 0 ? 0 : ends[request - 1];
+    const int stop = min(share.last, ends[request]), keys = live_keys(args, request);
+    const Query query = load_query(args, request, 0);
+    for (; unit < stop; ++unit) score_unit<S>(args, request, unit - start, keys, query, stage);
   }
 }
 
 template <class S>
 KS_DEVICE void live_body(const Args& args) {
-  KS_SHARED(float, stages, kWarps * kStage);
-  KS_SHARED(int, ends, kMaxRequests);
-  const int warp = static_cast<int>(threadIdx.x >> 5), lane = lane_id();
-  const bool few = args.requests <= 32;
+  KS_SHARED(float, stages, kWarps * kKeys * kStagePitch);
+  KS_SHARED(int, ends, kMaxRequests);  // running total of units after each request
   wait_for_predecessor();
   release_successor();
   count_route(args.hits, args.requests * args.rows_per_request);
-  int live = 0, end = 0, request = 0;  // of request `lane`, when few
-  if (few) {
-    live = lane < args.requests ? live_keys(args, lane) : 0;
-    end = inclusive_sum(units_of(live), lane);
+  float* const stage = stages + (threadIdx.x >> 5) * kKeys * kStagePitch;
+  if (args.requests <= 32) {
+    few_requests<S>(args, stage);
   } else {
-    if (warp == 0) sum_units(args, ends);
-    __syncthreads();
-  }
-  const Share share = share_of(few ? __shfl_sync(0xffffffffu, end, 31) : ends[args.requests - 1], warp);
-  for (int unit = share.first; unit < share.last;) {
-    int start, stop, keys;
-    if (few) {
-      request = __popc(__ballot_sync(0xffffffffu, end <= unit));
-      start = __shfl_sync(0xffffffffu, end, request == 0 ? 0 : request - 1);
-      stop = __shfl_sync(0xffffffffu, end, request);
-      keys = __shfl_sync(0xffffffffu, live, request);
-    } else {
-      while (ends[request] <= unit) ++request;
-      start = ends[request == 0 ? 0 : request - 1];
-      stop = ends[request];
-      keys = live_keys(args, request);
-    }
-    if (request == 0) start = 0;
-    stop = min(share.last, stop);
-    score_run<S>(args, request, unit - start, stop - start, 1, keys, stages + warp * kStage);
-    unit = stop;
+    many_requests<S>(args, stage, ends);
   }
 }
 
 // Grid-stride within a request: warp w of the row of blocks takes units w, w + W, ...  (kept for its numbers)
 template <class S>
 KS_DEVICE void stride_body(const Args& args) {
-  KS_SHARED(float, stages, kWarps * kStage);
+  KS_SHARED(float, stages, kWarps * kKeys * kStagePitch);
   const int warp = static_cast<int>(threadIdx.x >> 5), request = static_cast<int>(blockIdx.y);
   wait_for_predecessor();
   release_successor();
   const int live = live_keys(args, request), units = units_of(live);
   const int step = static_cast<int>(gridDim.x) * kWarps;
-  score_run<S>(args, request, static_cast<int>(blockIdx.x) * kWarps + warp, units, step, live,
-               stages + warp * kStage);
+  int unit = static_cast<int>(blockIdx.x) * kWarps + warp;
+  if (unit >= units) return;
+  const Query query = load_query(args, request, 0);
+  for (; unit < units; unit += step)
+    score_unit<S>(args, request, unit, live, query, stages + warp * kKeys * kStagePitch);
 }
 
 // A grid of the cache's capacity, each warp `group` consecutive units, early exit.  (kept for its numbers)
 template <class S>
 KS_DEVICE void capacity_body(const Args& args) {
-  KS_SHARED(float, stages, kWarps * kStage);
+  KS_SHARED(float, stages, kWarps * kKeys * kStagePitch);
   const int warp = static_cast<int>(threadIdx.x >> 5), request = static_cast<int>(blockIdx.y);
   wait_for_predecessor();
   release_successor();
   const int live = live_keys(args, request), units = units_of(live);
   const int first = (static_cast<int>(blockIdx.x) * kWarps + warp) * args.group;
-  score_run<S>(args, request, first, min(units, first + args.group), 1, live, stages + warp * kStage);
+  if (first >= units) return;
+  const Query query = load_query(args, request, 0);
+  for (int unit = first; unit < min(units, first + args.group); ++unit)
+    score_unit<S>(args, request, unit, live, query, stages + warp * kKeys * kStagePitch);
 }
 
 }  // namespace qsa_scorer
 }  // namespace ks
 
 #define KS_SCORER_ENTRIES(name, S)                                                                             \
-  KS_ENTRY_RESIDENT(ks_qsa_score_##name, ks::qsa_scorer::kThreads, ks::qsa_scorer::kResident, ks::qsa_scorer::Args,   \
-                    ks::qsa_scorer::live_body<S>)                                                                  \
+  KS_ENTRY(ks_qsa_score_##name, ks::qsa_scorer::kThreads, ks::qsa_scorer::Args, ks::qsa_scorer::live_body<S>)   \
   KS_ENTRY(ks_qsa_score_stride_##name, ks::qsa_scorer::kThreads, ks::qsa_scorer::Args, ks::qsa_scorer::stride_body<S>) \
   KS_ENTRY(ks_qsa_score_capacity_##name, ks::qsa_scorer::kThreads, ks::qsa_scorer::Args, ks::qsa_scorer::capacity_body<S>)
 

@@ -30,7 +30,7 @@ WARPS = 4
 
 
 class Schedule(Enum):
-    """How units of 16 keys are dealt to warps."""
+    """How units of 32 keys are dealt to warps."""
 
     LIVE = "live units shared evenly"
     STRIDE = "fixed grid, stride within a request"

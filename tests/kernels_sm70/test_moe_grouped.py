@@ -117,10 +117,10 @@ MUTATIONS = {
         "group[4 + column]) * args.intermediate",
         "group[3 + group[1] - column]) * args.intermediate",
     ),
-    "swapped nibbles": ("chunk.raw.x, scales.first", "chunk.raw.y, scales.first"),
+    "swapped nibbles": ("chunk.raw.x, first", "chunk.raw.y, first"),
     "second scale for the first block": (
-        "expand_word<S>(chunk.raw.x, scales.first)",
-        "expand_word<S>(chunk.raw.x, scales.second)",
+        "scale_pair<S>(chunk.scales & 0xffu)",
+        "scale_pair<S>(chunk.scales >> 8)",
     ),
     "lost sign": ("& 0x80008000u);", "& 0x00000000u);"),
     "one K part dropped": (

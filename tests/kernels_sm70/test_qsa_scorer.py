@@ -156,8 +156,8 @@ def test_nan_and_infinite_keys_reach_their_own_score_only() -> None:
 
 MUTATIONS = {
     "relu dropped": (
-        "stage[row * kStagePitch + column] = relu(value);",
-        "stage[row * kStagePitch + column] = value;",
+        "stage[(16 * t + row) * kStagePitch + column] = relu(value);",
+        "stage[(16 * t + row) * kStagePitch + column] = value;",
     ),
     "relu after the sum": (
         "((head[0] + head[1]) + head[2]) + head[3] : -1.0f",
