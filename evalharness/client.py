@@ -23,6 +23,8 @@ from evalharness.types import BodyEncoding, Request, Response, Status
 DEFAULT_TIMEOUT_S = 600.0
 DEFAULT_MAX_BODY_BYTES = 64 << 20
 KEPT_OF_OVERSIZED_BYTES = 1 << 20
+# Far over any answer's tokens; a flood of empty events would cost memory for each one's time.
+MAX_EVENTS = 1 << 20
 # Below the server's own keep-alive (5 s): a connection that both ends may close is not reused.
 KEEPALIVE_S = 4.0
 CONNECT_TIMEOUT_S = 30.0
@@ -247,10 +249,12 @@ class _Exchange:
             self.first_byte_ns = time.monotonic_ns()
         self._size += len(chunk)
         self._chunks.append(chunk)
-        if self._size <= self._limit:
+        flooded = self._clock is not None and len(self._clock.times_ns) > MAX_EVENTS
+        if self._size <= self._limit and not flooded:
             return True
+        over = f"{MAX_EVENTS} events" if flooded else f"{self._limit} bytes"
         self.status = "transport_error"
-        self.error = f"the body is over {self._limit} bytes; its beginning is kept"
+        self.error = f"the body is over {over}; its beginning is kept"
         self._chunks = [b"".join(self._chunks)[: min(self._limit, KEPT_OF_OVERSIZED_BYTES)]]
         return False
 
@@ -271,7 +275,7 @@ class _Exchange:
         return self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
 
     def chunk_ns(self) -> tuple[int, ...]:
-        return tuple(self._clock.times_ns) if self._clock is not None else ()
+        return tuple(self._clock.times_ns[:MAX_EVENTS]) if self._clock is not None else ()
 
 
 def open_session(

@@ -11,7 +11,7 @@ place of vLLM through `fake_python(folder)`: an executable for an arms file's `s
 Faults: `faults={3: "status:500"}` by number of completion request from 1, or `{"every": ...}`;
 a process reads them from $FAKE_FAULTS as JSON. Kinds: status:N, reset, hang, trickle, huge,
 invalid_utf8, broken_sse, no_done, wrong_type, gzip, wrong_shape, other_model, redirect, die,
-echo_key, empty.
+echo_key, empty, engine_dead.
 """
 
 from __future__ import annotations
@@ -65,6 +65,7 @@ class FakeServer:
         self.asked_log = asked_log
         self.running = 0
         self.most_running = 0
+        self.engine_dead = False
         self.resets = 0
         self.base_url = ""
         self._count = 0
@@ -81,7 +82,7 @@ class FakeServer:
     async def start(self, host: str, port: int) -> None:
         """Listen; `base_url` is set afterwards."""
         app = web.Application(client_max_size=64 << 20)
-        app.router.add_get("/health", self._ok)
+        app.router.add_get("/health", self._health)
         app.router.add_get("/version", self._version)
         app.router.add_get("/metrics", self._metrics)
         app.router.add_get("/server_info", self._server_info)
@@ -96,8 +97,8 @@ class FakeServer:
         address = self._runner.addresses[0]
         self.base_url = f"http://{address[0]}:{address[1]}"
 
-    async def _ok(self, _request: web.Request) -> web.Response:
-        return web.Response(text="")
+    async def _health(self, _request: web.Request) -> web.Response:
+        return web.Response(text="", status=503 if self.engine_dead else 200)
 
     async def _version(self, _request: web.Request) -> web.Response:
         return web.json_response({"version": "0.0.fake"})
@@ -241,6 +242,10 @@ class FakeServer:
             await asyncio.sleep(3600)
         if kind == "die":
             os.kill(os.getpid(), signal.SIGKILL)
+        if kind == "engine_dead":
+            # vLLM's front end when its engine core is gone: alive, healthy no more, 500 to all.
+            self.engine_dead, self.faults["every"] = True, "status:500"
+            return web.json_response({"error": {"message": "EngineDeadError"}}, status=500)
         if kind == "redirect":
             raise web.HTTPTemporaryRedirect("http://127.0.0.2:9/elsewhere")
         if kind in ("trickle", "huge", "broken_sse", "no_done"):

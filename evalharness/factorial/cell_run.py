@@ -220,8 +220,10 @@ async def _state(
         return "aborted", "stopped by the user"
     if driven.hangs and totals.rows < expected:
         return "aborted", "the server hangs: every stream timed out twice in a row"
-    if driven.stats.status_counts["transport_error"] or totals.rows < expected:
-        # The death of a process is told a moment after its connections break.
+    counts = driven.stats.status_counts
+    if counts["transport_error"] or counts["http_error"] or totals.rows < expected:
+        # The death of a process is told a moment after its connections break; the front end of a
+        # dead engine answers 500 for a while.
         await asyncio.sleep(0.5 if server.process is not None else 0.0)
         if not await server.alive():
             return "aborted", "the server ended or stopped answering during the cell"

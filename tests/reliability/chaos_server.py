@@ -190,6 +190,10 @@ async def _sse_flood(writer: asyncio.StreamWriter) -> None:
     await _endless(writer, SSE, b": ping\n\n" * 8192)
 
 
+async def _event_flood(writer: asyncio.StreamWriter) -> None:
+    await _endless(writer, SSE, b"data:\n\n" * 8192)
+
+
 async def _interim_flood(writer: asyncio.StreamWriter) -> None:
     await _endless(writer, b"", b"HTTP/1.1 102 Processing\r\n\r\n" * 2048)
 
@@ -203,6 +207,7 @@ _SLOW: Mapping[str, Callable[[asyncio.StreamWriter], Awaitable[None]]] = {
     "trickle_head": _trickle_head,
     "huge": _huge,
     "sse_flood": _sse_flood,
+    "event_flood": _event_flood,
     "interim_flood": _interim_flood,
 }
 KINDS = (*_RAW, *_SLOW)

@@ -11,6 +11,7 @@ from pathlib import Path
 from evalharness.errors import StoreError
 from evalharness.store import read_responses
 from tests.e2e.fake_run import FakeFactorial, processes_of
+from tests.reliability.going_on import new_work
 from tests.reliability.tally import Tally
 
 WHY_NOT = "mounting a tmpfs needs root and CAP_SYS_ADMIN"
@@ -46,27 +47,19 @@ def resize(folder: Path, options: str) -> None:
     subprocess.run(["mount", "-o", f"remount,{options}", str(folder)], check=True)
 
 
-def small_work(folder: Path) -> FakeFactorial:
-    """Return a factorial of two arms whose run fills about 120 KiB."""
-    return FakeFactorial(folder, concurrency="2", aa=False, cases=3)
-
-
 def used_kib(run: Path) -> int:
     """Return what a run takes on a tmpfs: whole pages, and one for each folder."""
     pages = [-(-path.stat().st_size // 4096) for path in run.rglob("*") if path.is_file()]
     return 4 * sum(pages)
 
 
-def disk_full(folder: Path, times: int) -> Tally:
+def disk_full(folder: Path, times: int, expected: FakeFactorial) -> Tally:
     """Run on a disk that fills up at moments spread over the run, give room, run again."""
     tally = Tally("disk full (tmpfs), then room and the same command")
-    expected = small_work(folder / "expected")
-    code, output = expected.finish()
-    assert code == 0, output
     for number in range(times):
         size_kib = max(8, int(used_kib(expected.run) * (number + 0.5) / times) // 4 * 4)
         tally.times += 1
-        work = small_work(folder / f"full-{number}")
+        work = new_work(folder / f"full-{number}")
         with tmpfs(work.run, size_kib):
             code, output = work.finish()
             tally.check(code in (2, 3, 12), f"{size_kib} KiB: exit {code}: {output[-400:]}")
@@ -113,7 +106,7 @@ def read_only(folder: Path, times: int) -> Tally:
     tally = Tally("read-only RUN (tmpfs), new and half done")
     for number in range(times):
         tally.times += 1
-        work = small_work(folder / f"ro-{number}")
+        work = new_work(folder / f"ro-{number}")
         with tmpfs(work.run, 4096):
             if number % 2:
                 work.finish("--max-launches", "1")

@@ -21,8 +21,9 @@ BOUND_BYTES = 48 << 20
 HTTP_ERRORS = {"status_500": 500, "status_503": 503, "status_429": 429, "status_204": 204}
 SLOW_KINDS = ("hang", "hang_in_body", "trickle", "trickle_head")
 # A flood may be ended by the clock as well as by the size.
-EITHER_KINDS = ("interim_flood", "sse_flood", "huge", "many_headers", "big_header")
-STREAM_KINDS = ("broken_sse", "sse_no_done", "sse_no_data", "sse_utf8", "sse_error", "sse_flood")
+FLOODS = ("sse_flood", "event_flood")
+EITHER_KINDS = (*FLOODS, "interim_flood", "huge", "many_headers", "big_header")
+STREAM_KINDS = ("broken_sse", "sse_no_done", "sse_no_data", "sse_utf8", "sse_error", *FLOODS)
 
 
 def expected_statuses(kind: str) -> tuple[str, ...]:

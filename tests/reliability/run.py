@@ -81,7 +81,8 @@ def disks(folder: Path) -> Found:
     """Full and read-only disks."""
     if not may_mount(folder / "try"):
         return Found([], {"skipped": WHY_NOT})
-    return Found([disk_full(folder / "full", 12), read_only(folder / "ro", 4)])
+    expected = undisturbed(folder / "expected")
+    return Found([disk_full(folder / "full", 12, expected), read_only(folder / "ro", 4)])
 
 
 def machine(folder: Path) -> Found:
@@ -109,7 +110,7 @@ def pieces(times: int, seed: int) -> dict[str, Piece]:
     found: dict[str, Piece] = {
         "replies": lambda _folder: Found(replies(max(1, times // 20))),
         "damage": lambda folder: Found(damaged(folder, times * 5, seed)),
-        "rows": lambda folder: Found(rows_removed(folder, max(6, times * 3 // 10), seed)),
+        "rows": lambda folder: Found(rows_removed(folder, max(6, times // 10), seed)),
         "secrets": secrets,
         "fuzz": lambda folder: Found(fuzz(folder, shares_of(INPUTS * times // 200), seed)),
         "load": loaded,

@@ -30,10 +30,19 @@ def test_a_disturbed_run_goes_on(tmp_path: Path, expected: FakeFactorial, kind: 
     assert tally.clean, tally.notes
 
 
+def test_a_dead_engine_behind_a_living_front_end_aborts_its_cell(tmp_path: Path) -> None:
+    faults = '{"2": "engine_dead"}'
+    work = FakeFactorial(tmp_path, concurrency="1", aa=False, env={"FAKE_FAULTS": faults})
+    code, output = work.finish()
+    assert code == 3, output
+    assert [record["state"] for record in work.records()] == ["aborted", "aborted"]
+    assert output.count("missing: ") == 4
+
+
 def test_a_full_disk(tmp_path: Path, expected: FakeFactorial) -> None:
     if not may_mount(tmp_path / "try"):
         pytest.skip(WHY_NOT)
-    tally = disk_full(tmp_path, 2)
+    tally = disk_full(tmp_path, 2, expected)
     assert tally.clean, tally.notes
 
 
@@ -65,5 +74,5 @@ def test_damage_to_stored_lines_is_found(tmp_path: Path) -> None:
 
 
 def test_a_tenth_of_the_rows_removed_never_admits(tmp_path: Path) -> None:
-    for tally in rows_removed(tmp_path, 6, seed=3):
+    for tally in rows_removed(tmp_path, 3, seed=3):
         assert tally.clean, tally.notes
