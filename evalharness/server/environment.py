@@ -50,9 +50,9 @@ def server_environment(
     )
     env.update(dict(arm.env))
     env.setdefault("VLLM_PLUGINS", "")
-    # By default the server closes a connection 5 s after its last reply. Its event loop looks at that
-    # timer before it looks at the socket, so after a stall (a busy host, a long prompt) it closes
-    # connections whose next request has already arrived: lost requests that no kernel is to blame for.
+    # By default the server closes a connection 5 s after its last reply. Its event loop looks
+    # at that timer before it looks at the socket, so after a stall (a busy host, a long prompt)
+    # it closes connections whose next request has already arrived: requests lost to no kernel.
     env.setdefault("VLLM_HTTP_TIMEOUT_KEEP_ALIVE", "3600")
     env.update(
         VLLM_API_KEY=api_key,
