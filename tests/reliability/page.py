@@ -29,8 +29,9 @@ TAIL = """\
 * **disk**: a tmpfs that fills up at moments spread over a run's size, or turns read-only: the file
   is named, no server outlives it, no half-written file stays; with room again the same command
   completes.
-* **reply: ...**: one outcome each, asked once, within the timeout and 48 MiB, key never kept. A
-  body may have 64 MiB (here 2), compressed bodies are never opened, 1xx and header floods end.
+* **reply: ...**: one outcome each, asked once, 8 s of CPU and 48 MiB at most (the server's side
+  included), the key never kept. A body may have 64 MiB (here 2), compressed bodies are never
+  opened, floods of interim replies, headers, comments and empty events end.
 * **stored lines**: refused with file and line; a cut at a line's end is told by the record's
   digest.
 * **a tenth of the rows removed**: responses, scores, counts and digests made to agree or not, the
@@ -94,6 +95,8 @@ def _figures(kept: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     for record in kept:
         if record["piece"] == "load" and record["figures"]:
             yield from _load(record["figures"])
+        if "note" in record["figures"]:
+            yield f"{record['piece']}: {record['figures']['note']}."
         if "skipped" in record["figures"]:
             yield f"Skipped: {record['piece']}: {record['figures']['skipped']}."
 

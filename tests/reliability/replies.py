@@ -14,8 +14,9 @@ from tests.reliability.chaos_server import KEY, KINDS, OK_KINDS, ChaosServer
 from tests.reliability.tally import Tally
 
 TIMEOUT_S = 1.0
-# Waiting out the timeout, on a machine that does other things too.
-BOUND_S = 8.0
+LONG_TIMEOUT_S = 20.0
+# The clock's bound is wide: on a busy machine it measures the others.
+BOUND_CPU_S, BOUND_WALL_S = 8.0, 120.0
 LIMIT_BYTES = 2 << 20
 BOUND_BYTES = 48 << 20
 HTTP_ERRORS = {"status_500": 500, "status_503": 503, "status_429": 429, "status_204": 204}
@@ -49,7 +50,7 @@ async def ask(kind: str, number: int) -> tuple[Response, ChaosServer]:
             model="fake",
             concurrency=1,
             api_key=KEY,
-            timeout_s=TIMEOUT_S,
+            timeout_s=TIMEOUT_S if kind in (*SLOW_KINDS, *EITHER_KINDS) else LONG_TIMEOUT_S,
             max_body_bytes=LIMIT_BYTES,
         ) as client,
     ):
@@ -60,18 +61,19 @@ def try_kind(kind: str, number: int) -> Tally:
     """Plant one kind of reply once and check all that must hold."""
     tally = Tally(f"reply: {kind}", times=1)
     tracemalloc.start()
-    start_s = time.monotonic()
+    start_s, cpu_s = time.monotonic(), time.process_time()
     try:
         response, server = asyncio.run(ask(kind, number))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    took_s = time.monotonic() - start_s
+    took_s, cpu_s = time.monotonic() - start_s, time.process_time() - cpu_s
     tally.check(response.status in expected_statuses(kind), f"{response.status} {response.error}")
     tally.check(server.asked == 1, f"asked {server.asked} times")
-    tally.check(took_s < BOUND_S, f"took {took_s:.1f} s")
+    tally.check(cpu_s < BOUND_CPU_S, f"took {cpu_s:.1f} s of CPU")
+    tally.check(took_s < BOUND_WALL_S, f"took {took_s:.1f} s")
     # The server's own side of a flood is in this process too, so the bound is a wide one.
-    tally.check(peak < BOUND_BYTES or kind == "gzip_bomb", f"{peak >> 20} MiB")
+    tally.check(peak < BOUND_BYTES, f"{peak >> 20} MiB")
     if kind in HTTP_ERRORS:
         tally.check(response.http_code == HTTP_ERRORS[kind], f"code {response.http_code}")
     if response.status != "ok":
