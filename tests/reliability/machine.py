@@ -44,7 +44,7 @@ def clock_jumps(folder: Path, times: int, expected: FakeFactorial) -> Tally:
     """Run with a wall clock that jumps by days at every reading, in harness and server."""
     tally = Tally("wall clock jumps by days at every reading")
     site = folder / "site"
-    site.mkdir()
+    site.mkdir(parents=True)
     (site / "sitecustomize.py").write_text(JUMPING_CLOCK)
     path = os.pathsep.join([str(site), str(ROOT)])
     for number in range(times):

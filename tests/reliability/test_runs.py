@@ -14,6 +14,7 @@ from tests.reliability.going_on import undisturbed
 from tests.reliability.interrupts import KINDS, Kind, one
 from tests.reliability.machine import clock_jumps, open_files, two_harnesses
 
+pytestmark = pytest.mark.slow
 # The rest of the kinds are tests/e2e/test_factorial_faults.py's, or only the long run's.
 SHORT = [kind for kind in KINDS if kind.name.startswith(("SIGTERM", "server killed", "terminal"))]
 
