@@ -91,8 +91,9 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 def _last_error(log: Path) -> str:
     lines = log.read_text(errors="replace").splitlines()
-    errors = [line for line in lines if "Error" in line and "Engine core" not in line]
-    return (errors or lines or ["no output"])[-1].strip()[-300:]
+    errors = [line for line in lines if " ERROR " in line or line.startswith(("E", "R", "V"))]
+    said = [line for line in errors if "Error" in line and "Engine core" not in line]
+    return said[-1].strip()[-300:] if said else "no token within the time, no error in the log"
 
 
 def main() -> int:
