@@ -134,6 +134,8 @@ def environment(key: LaunchKey, api_key: str) -> dict[str, str]:
         "VLLM_API_KEY": api_key,
         "VLLM_CPU_KVCACHE_SPACE": "1",
         "VLLM_CPU_OMP_THREADS_BIND": "nobind",
+        # As evalharness.server sets it: a stalled server must not close connections in use.
+        "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "3600",
         "VLLM_NO_USAGE_STATS": "1",
         "VLLM_PLUGINS": "",
         "VLLM_SERVER_DEV_MODE": "1",
