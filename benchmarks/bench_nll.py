@@ -50,6 +50,17 @@ def requests() -> dict[str, list[Any]]:
     return {"forced": forced, "free": free}
 
 
+def require_whole(kind: str, answers: list[Any]) -> None:
+    """Stop where an answer is not whole: its time would not be that of as many tokens."""
+    for one in answers:
+        found = len(one.token_ids or ())
+        if one.status != "ok" or found != TOKENS:
+            raise SystemExit(
+                f"{kind} {one.case_id}: {one.status} {one.http_code} {one.error}, {found} of "
+                f"{TOKENS} tokens, finish {one.finish_reason}; nothing was measured"
+            )
+
+
 def bench_replay(model: Path, pairs: int) -> dict[str, Any]:
     """Return seconds of free and forced decoding, alternating on one server."""
     from evalharness.nll.ask import ask
@@ -69,7 +80,7 @@ def bench_replay(model: Path, pairs: int) -> dict[str, Any]:
                     start_s = time.perf_counter()
                     answers = ask(server, asked[kind], concurrency=CONCURRENCY)
                     seconds[kind].append(round(time.perf_counter() - start_s, 3))
-                    assert all(len(one.token_ids or ()) == TOKENS for one in answers)
+                    require_whole(kind, answers)
         finally:
             servers.close()
     ratios = [b / a for a, b in zip(seconds["free"], seconds["forced"], strict=True)]
