@@ -60,7 +60,8 @@ def render(kept: Sequence[Mapping[str, Any]], missing: Sequence[str]) -> str:
     fuzzed = sum(t.times for t in tallies if t.fault.startswith("fuzz: "))
     lines += ["", f"Fuzzed inputs in all: {fuzzed}.", *_figures(kept), *_measured(kept)]
     if missing:
-        lines += ["", f"Not run yet: {', '.join(missing)}."]
+        lines += ["", f"Pieces of the long run that were not run yet, {len(missing)}:", ""]
+        lines += [f"`{', '.join(missing)}`"]
     notes = [note for tally in tallies for note in tally.notes]
     if notes:
         lines += [

@@ -67,7 +67,7 @@ def kills(seed: int) -> Piece:
 
 def kill_found(raw: Mapping[str, Any]) -> Found:
     """Return the tally of kill_many's own one."""
-    words = ("changed", "asked", "scores differ")
+    words = ("changed", "asked")
     lost = [fault for fault in raw["faults"] if any(word in fault for word in words)]
     tally = Tally("kill -9 of the harness, then the same command", raw["trials"], len(lost))
     tally.wrong = len(raw["faults"]) - len(lost)
