@@ -94,13 +94,13 @@ def test_poison_is_nan_and_bits_are_compared() -> None:
 
 def test_counters_keep_their_address_and_bin_large_m() -> None:
     counters.reset()
-    address = counters.row("test.route", CPU).data_ptr()
+    address = counters.row("test_route.hit", CPU).data_ptr()
     for rows in (2, 2, 64, 65, 4096):
-        counters.count("test.route", rows, CPU)
-    assert counters.snapshot()["cpu"]["test.route"] == {"2": 2, "64": 1, ">64": 2}
+        counters.count("test_route.hit", rows, CPU)
+    assert counters.snapshot()["cpu"]["test_route.hit"] == {"2": 2, "64": 1, ">64": 2}
     counters.reset()
-    assert counters.snapshot()["cpu"]["test.route"] == {}
-    assert counters.row("test.route", CPU).data_ptr() == address
+    assert counters.snapshot()["cpu"]["test_route.hit"] == {}
+    assert counters.row("test_route.hit", CPU).data_ptr() == address
 
 
 def child(tmp_path: Path, code: str, *, must_say: str = "") -> dict[str, object]:
