@@ -62,18 +62,24 @@ def _load(path: Path) -> Compiler:
 
 
 def find_compiler(arch: str) -> Compiler:
-    """Return the first NVRTC found that can emit `arch` ("sm_70").
+    """Return the oldest NVRTC found that can emit `arch` ("sm_70").
+
+    The oldest, because only a 12.x one emits sm_70: one compiler then makes every binary of the
+    ledger, whatever newer libraries torch brought along.
 
     Raises:
         BuildError: if there is none, listing those found with what they support.
     """
     number = int(re.sub(r"\D", "", arch))
     seen: list[str] = []
+    able: list[Compiler] = []
     for path in _candidates():
         compiler = _load(path)
         if number in compiler.architectures:
-            return compiler
+            able.append(compiler)
         seen.append(f"{path} ({compiler.version}: {compiler.architectures[0]} and up)")
+    if able:
+        return min(able, key=lambda c: tuple(int(part) for part in c.version.split(".")))
     raise BuildError(f"no NVRTC for {arch}; found {seen or 'none'}; {REMEDY}")
 
 
