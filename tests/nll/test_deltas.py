@@ -153,7 +153,6 @@ def test_comparison_names_the_largest_delta_and_agrees_with_a_hand_calculation(
 
 PROGRAM = """
 import json, sys
-from pathlib import Path
 import numpy as np
 from pathlib import Path
 from evalharness.nll.deltas import ROW, sidecar, summarise
