@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from evalharness.errors import StoreError
-from evalharness.runs import NLL_SUITE, Run, StoredCell
+from evalharness.runs import NLL_SUITE, SPEED_SUITE, Run, StoredCell
 from evalharness.stored_rows import CaseNll, CaseScore
 from evalharness.types import AA, CellKey
 from evalharness.verdicts.types import CORRECT, UNOBSERVED, WRONG, NllTable, OutcomeTable
@@ -34,17 +34,38 @@ class Slot:
 def slots(runs: Sequence[Run]) -> tuple[Slot, ...]:
     """Return every replay of the runs, at least as many as the plan declares.
 
-    A declared replay that was never run is thus unobserved, not forgotten.
+    A declared replay that was never run is thus unobserved, not forgotten. The repeats of speed
+    suites are not among them.
     """
+    return _slots(runs, planned=runs[0].plan["replays"], speed=False)
+
+
+def speed_slots(runs: Sequence[Run]) -> tuple[Slot, ...]:
+    """Return every repeat of the runs' speed suites, at least as many as the plan declares."""
+    return _slots(runs, planned=speed_repeats(runs[0].plan), speed=True)
+
+
+def speed_repeats(plan: Mapping[str, Any]) -> int:
+    """Return how many launches of each arm run the speed suites by the plan."""
+    return int(plan.get("speed_repeats", plan["replays"]))
+
+
+def _slots(runs: Sequence[Run], *, planned: int, speed: bool) -> tuple[Slot, ...]:
     found = [
         Slot(index, replicate)
         for index, run in enumerate(runs)
-        for replicate in sorted({key.replicate for key in run.cells})
+        for replicate in sorted(
+            {key.replicate for key in run.cells if _is_speed(run.plan, key.suite) == speed}
+        )
     ]
-    for replicate in range(runs[0].plan["replays"]):
-        if len(found) < runs[0].plan["replays"] and Slot(0, replicate) not in found:
+    for replicate in range(planned):
+        if len(found) < planned and Slot(0, replicate) not in found:
             found.append(Slot(0, replicate))
     return tuple(found)
+
+
+def _is_speed(plan: Mapping[str, Any], entry: str) -> bool:
+    return bool(plan["suites"][entry]["suite"] == SPEED_SUITE)
 
 
 def arm_names(plan: Mapping[str, Any]) -> tuple[str, ...]:
@@ -54,11 +75,21 @@ def arm_names(plan: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def suite_modes(plan: Mapping[str, Any], *, nll: bool) -> list[tuple[str, str]]:
-    """Return (suite entry, mode) pairs of the plan: the NLL ones, or all the others."""
+    """Return (suite entry, mode) pairs of the plan: the NLL ones, or those with verdicts."""
     return [
         (name, mode)
         for name, suite in plan["suites"].items()
-        if (suite["suite"] == NLL_SUITE) == nll
+        if (suite["suite"] == NLL_SUITE) == nll and not _is_speed(plan, name)
+        for mode in suite["modes"]
+    ]
+
+
+def speed_modes(plan: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return (suite entry, mode) pairs of the plan's speed suites."""
+    return [
+        (name, mode)
+        for name, suite in plan["suites"].items()
+        if _is_speed(plan, name)
         for mode in suite["modes"]
     ]
 
@@ -97,9 +128,13 @@ def case_ids(runs: Sequence[Run], suite: str, mode: str) -> tuple[str, ...]:
 def find_cell(
     runs: Sequence[Run], slot: Slot, *, where: tuple[str, str, int], arm: str
 ) -> StoredCell | None:
-    """Return the stored cell of an arm at (suite, mode, concurrency) in one replay."""
+    """Return the stored cell of an arm at (suite, mode, concurrency) in one replay.
+
+    A cell whose cases were dealt out to shards is returned joined.
+    """
     suite, mode, concurrency = where
-    return runs[slot.run].cells.get(CellKey(arm, suite, mode, concurrency, slot.replicate))
+    key, run = CellKey(arm, suite, mode, concurrency, slot.replicate), runs[slot.run]
+    return run.joined.get(key) or run.cells.get(key)
 
 
 def outcome_tables(runs: Sequence[Run]) -> list[OutcomeTable]:

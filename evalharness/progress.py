@@ -123,8 +123,11 @@ def record_line(record: Mapping[str, Any]) -> str:
     """Return one line on a cell that ended."""
     counts = ", ".join(f"{count} {status}" for status, count in record["status_counts"].items())
     rate = record["output_tokens"] / record["wall_s"] if record["wall_s"] else 0.0
+    shard = record.get("shard")
+    part = f" shard {shard[0]}of{shard[1]}" if shard else ""
     text = (
-        f"{record['suite']}.{record['mode']} C{record['concurrency']} r{record['replicate']}: "
+        f"{record['suite']}.{record['mode']} C{record['concurrency']} "
+        f"r{record['replicate']}{part}: "
         f"{record['state']}, {record['rows']}/{record['expected_rows']} ({counts or 'none'}), "
         f"{rate:.0f} tokens/s, {record['wall_s']:.1f} s"
     )
@@ -231,3 +234,8 @@ def open_display(
     """Return a live display for a terminal, plain lines for anything else."""
     kind = LiveDisplay if stream.isatty() else PlainDisplay
     return kind(Tracker(launches), stream)
+
+
+def open_lines(stream: TextIO) -> PlainDisplay:
+    """Return plain lines for launches that run at the same time and say so themselves."""
+    return PlainDisplay(Tracker([]), stream)

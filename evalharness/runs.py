@@ -7,37 +7,20 @@ Nothing damaged is used silently. A cell whose response file disagrees with its 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
 from evalharness.checked_json import format_problem, parse_checked, read_checked
 from evalharness.errors import PlanError, StoreError
-from evalharness.stored_rows import CaseNll, CaseScore, State, read_scores, verify_cell
-from evalharness.types import CellKey
+from evalharness.stored_cell import StoredCell, join_shards
+from evalharness.stored_rows import CaseNll, CaseScore, read_scores, verify_cell
+from evalharness.types import CellKey, Shard
 
 NLL_SUITE = "nll"
-
-
-@dataclass(frozen=True, slots=True)
-class StoredCell:
-    """One cell as it lies on disk. `scores` and `nll` are empty unless the state is complete."""
-
-    key: CellKey
-    launch: int
-    state: State
-    reason: str
-    record: Mapping[str, Any]
-    responses: Path
-    scorer: str
-    scores: Mapping[str, CaseScore]
-    nll: Mapping[str, CaseNll]
-
-    @property
-    def case_ids(self) -> frozenset[str]:
-        """Ids this cell has a row for."""
-        return frozenset(self.scores) | frozenset(self.nll)
+SPEED_SUITE = "speed"
+DECODE = "decode"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +37,7 @@ class Run:
 
     `scorers` maps each suite entry to the scorer version whose scores were read;
     `case_ids` names each entry's cases as the run's own manifest does, empty without one.
+    `cells` has each shard by itself; `joined` the cells that the shards make up.
     """
 
     path: Path
@@ -65,6 +49,7 @@ class Run:
     aborted: tuple[StoredCell, ...]
     servers: tuple[Mapping[str, Any], ...]
     notes: tuple[Note, ...]
+    joined: Mapping[CellKey, StoredCell] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -91,16 +76,19 @@ def load_run(path: Path, *, scorers: Mapping[str, str] | None = None) -> Run:
     servers, strange = _read_servers(path)
     refused = _refused_launches(servers, plan)
     found = [_read_cell(file, path, scorers=wanted, refused=refused) for file in _cell_files(path)]
+    found = _with_one_runner(found, servers, control=plan["control"])
+    cells = _one_each([cell for cell in found if cell.state != "aborted"])
     return Run(
         path=path,
         plan=plan,
         sha256=digest,
         scorers=wanted,
         case_ids=_manifest_ids(path / "manifest.json", plan),
-        cells=_one_each([cell for cell in found if cell.state != "aborted"]),
+        cells=cells,
         aborted=tuple(cell for cell in found if cell.state == "aborted"),
         servers=servers,
         notes=(*_sums_notes(path), *strange),
+        joined=join_shards(cells),
     )
 
 
@@ -197,6 +185,30 @@ def _refused_launches(
     return refused
 
 
+def _with_one_runner(
+    cells: Sequence[StoredCell], servers: Sequence[Mapping[str, Any]], *, control: str
+) -> list[StoredCell]:
+    """Make forced decode unobserved where another model runner served than the control's.
+
+    The runners force tokens by different code: a difference between them is not the arm's.
+    """
+    runners = {server["launch"]: server["runner"] for server in servers}
+    expected = {server["runner"] for server in servers if server["arm"] == control}
+    told = ", ".join(sorted(_runner_name(runner) for runner in expected))
+    kept = []
+    for cell in cells:
+        runner = runners.get(cell.launch)
+        if cell.key.mode == DECODE and cell.nll and expected and expected != {runner}:
+            reason = f"served by {_runner_name(runner)}, the control by {told}: not comparable"
+            cell = replace(cell, nll=dict.fromkeys(cell.nll, CaseNll(False, reason)))
+        kept.append(cell)
+    return kept
+
+
+def _runner_name(runner: str | None) -> str:
+    return "an unknown model runner" if runner is None else f"model runner {runner}"
+
+
 def _cell_files(path: Path) -> list[Path]:
     return sorted((path / "responses").glob("*/*/*.cell.json"))
 
@@ -211,6 +223,7 @@ def _read_cell(
         mode=record["mode"],
         concurrency=record["concurrency"],
         replicate=record["replicate"],
+        shard=Shard(*record.get("shard", (1, 1))),
     )
     if key.suite not in scorers:
         known = ", ".join(sorted(scorers))
@@ -260,3 +273,15 @@ def _sums_notes(path: Path) -> Iterator[Note]:
             yield Note("changed", f"{name}: listed in SHA256SUMS, not found")
         elif hashlib.sha256(file.read_bytes()).hexdigest() != digest:
             yield Note("changed", f"{name}: changed since SHA256SUMS was written")
+
+
+__all__ = [
+    "DECODE",
+    "NLL_SUITE",
+    "SPEED_SUITE",
+    "Note",
+    "Run",
+    "StoredCell",
+    "declared_scorers",
+    "load_run",
+]

@@ -45,6 +45,16 @@ class ScoringSummary:
         self.differing += result.differing
         self.faults += result.faults
 
+    def merge(self, other: ScoringSummary) -> None:
+        """Count another run in."""
+        self.cells += other.cells
+        self.rows += other.rows
+        self.changes += other.changes
+        self.written += other.written
+        self.unchanged += other.unchanged
+        self.differing += other.differing
+        self.faults += other.faults
+
 
 def score_run(
     run_dir: Path,
@@ -78,20 +88,35 @@ def score_with(
 
     The declared version is always among them where verdicts are compared.
     """
+    summary = ScoringSummary()
+    notify = on_change or _ignore
+    for result in _run_jobs(run_dir, cell_jobs(run_dir, wanted, recheck=recheck), notify):
+        summary.add(result)
+    return summary
+
+
+def cell_jobs(
+    run_dir: Path, wanted: Mapping[str, Iterable[str]], *, recheck: bool = True
+) -> list[CellJob]:
+    """Return the complete cells of a run to score with `wanted` versions per entry.
+
+    recheck: the scored cells again too. Raises as `score_run` does.
+    """
     manifest = frozen_manifest(run_dir)
     declared = declared_scorers(run_dir, manifest.entries)
     for name, versions in wanted.items():
         _require_known(manifest.entries, name, versions)
-    jobs = [
+    return [
         job
         for job in _jobs(run_dir, manifest.entries, wanted=wanted, declared=declared)
         if recheck or not all(path.exists() for path in job.outputs.values())
     ]
-    summary = ScoringSummary()
-    notify = on_change or _ignore
-    for result in _run_jobs(run_dir, jobs, notify):
-        summary.add(result)
-    return summary
+
+
+def all_versions(entries: Mapping[str, Entry]) -> dict[str, list[str]]:
+    """Return every scorer version that each entry's suite has."""
+    suites = {name: suite_named(entry.suite) for name, entry in entries.items()}
+    return {name: [*suite.scorers, *suite.token_scorers] for name, suite in suites.items()}
 
 
 def declared_scorers(run_dir: Path, entries: Mapping[str, Entry]) -> dict[str, str]:

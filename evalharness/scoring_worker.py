@@ -55,16 +55,11 @@ class _Worker:
         process = self._process
         line = ""
         if process.stdin is not None and process.stdout is not None and process.poll() is None:
-            process.stdin.write(json.dumps(_job_json(job)) + "\n")
+            process.stdin.write(job_text(job) + "\n")
             process.stdin.flush()
             line = process.stdout.readline()
-        ended: dict[str, Any] = {"error": f"its process ended: {process.poll()}"}
-        answer: dict[str, Any] = json.loads(line) if line else ended
-        if "error" in answer:
-            raise ScoreError(f"{job.responses}: not scored: {answer['error']}")
-        changes = [Change(**change) for change in answer.pop("changes")]
-        paths = {name: [Path(path) for path in answer[name]] for name in ("written", "unchanged")}
-        return CellResult(**{**answer, **paths, "changes": len(changes)}), changes
+        ended = json.dumps({"error": f"its process ended: {process.poll()}"})
+        return answer_of(line or ended, job_text(job))
 
     def close(self) -> None:
         self._process.kill()
@@ -74,30 +69,46 @@ class _Worker:
                 pipe.close()
 
 
-def _job_json(job: CellJob) -> dict[str, Any]:
+def job_text(job: CellJob) -> str:
+    """Return a job as one line of JSON."""
     outputs = {version: str(path) for version, path in job.outputs.items()}
-    return {**asdict(job), "responses": str(job.responses), "outputs": outputs}
+    return json.dumps({**asdict(job), "responses": str(job.responses), "outputs": outputs})
 
 
-def _job_of(value: dict[str, Any]) -> CellJob:
+def job_of(text: str) -> CellJob:
+    """Return the job of a line."""
+    value = json.loads(text)
     outputs = {version: Path(path) for version, path in value["outputs"].items()}
     return CellJob(**{**value, "responses": Path(value["responses"]), "outputs": outputs})
+
+
+def answer_text(run_dir: Path, job: CellJob) -> str:
+    """Score one cell; return what became of it as one line of JSON, an `error` where nothing."""
+    changes: list[Change] = []
+    try:
+        result = score_cell(job, run_cases(run_dir, job.entry), changes.append)
+    except (HarnessError, OSError) as error:
+        return json.dumps({"error": str(error)})
+    answer = {**asdict(result), "changes": [asdict(change) for change in changes]}
+    for name in ("written", "unchanged"):
+        answer[name] = [str(path) for path in answer[name]]
+    return json.dumps(answer)
+
+
+def answer_of(text: str, job: str) -> Answer:
+    """Return the result and changes of an answer's line. Raises ScoreError where it is an error."""
+    answer: dict[str, Any] = json.loads(text)
+    if "error" in answer:
+        raise ScoreError(f"{job_of(job).responses}: not scored: {answer['error']}")
+    changes = [Change(**change) for change in answer.pop("changes")]
+    paths = {name: [Path(path) for path in answer[name]] for name in ("written", "unchanged")}
+    return CellResult(**{**answer, **paths, "changes": len(changes)}), changes
 
 
 def serve(run_dir: Path) -> None:
     """Answer jobs until standard input ends."""
     for line in sys.stdin:
-        job = _job_of(json.loads(line))
-        changes: list[Change] = []
-        try:
-            result = score_cell(job, run_cases(run_dir, job.entry), changes.append)
-        except (HarnessError, OSError) as error:
-            answer: dict[str, Any] = {"error": str(error)}
-        else:
-            answer = {**asdict(result), "changes": [asdict(change) for change in changes]}
-            for name in ("written", "unchanged"):
-                answer[name] = [str(path) for path in answer[name]]
-        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.write(answer_text(run_dir, job_of(line)) + "\n")
         sys.stdout.flush()
 
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
+
+_T = TypeVar("_T")
 
 Status = Literal["ok", "http_error", "transport_error", "timeout"]
 Outcome = Literal["correct", "wrong", "unobserved"]
@@ -203,19 +205,41 @@ class Launch:
 
 
 @dataclass(frozen=True, slots=True, order=True)
+class Shard:
+    """Part `number` (from 1) of a case list that is dealt out to `of` launches."""
+
+    number: int = 1
+    of: int = 1
+
+    @property
+    def text(self) -> str:
+        """`2of3`; empty where the list is whole."""
+        return f"{self.number}of{self.of}" if self.of > 1 else ""
+
+    def part(self, items: Sequence[_T]) -> Sequence[_T]:
+        """Return this shard's items: dealt out in turn, so that every shard is a cross-section."""
+        return items[self.number - 1 :: self.of]
+
+
+WHOLE = Shard()
+
+
+@dataclass(frozen=True, slots=True, order=True)
 class CellKey:
-    """Arm x suite x mode x concurrency x replay."""
+    """Arm x suite x mode x concurrency x replay, and the shard where the plan has shards."""
 
     arm: str
     suite: str
     mode: str
     concurrency: int
     replicate: int
+    shard: Shard = WHOLE
 
     @property
     def filename(self) -> str:
-        """File stem of the cell in a launch's folder: <suite>.<mode>-c<C>-r<k>."""
-        return f"{self.suite}.{self.mode}-c{self.concurrency}-r{self.replicate}"
+        """File stem of the cell in a launch's folder: <suite>.<mode>-c<C>-r<k>[-s<i>of<n>]."""
+        part = f"-s{self.shard.text}" if self.shard.of > 1 else ""
+        return f"{self.suite}.{self.mode}-c{self.concurrency}-r{self.replicate}{part}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,7 @@ class CellView:
     """One cell in one launch. `growing` says that its file changed within the last minute."""
 
     place: Place
+    shard: str
     state: str
     rows: int
     expected: int
@@ -42,7 +43,11 @@ class RunState:
     def total(self) -> int:
         """Cells that the plan asks for."""
         launches = len({*self.plan["order"]}) * self.plan["replays"]
-        modes = sum(len(suite["modes"]) for suite in self.plan["suites"].values())
+        shards = self.plan.get("shards", {"cases": {}})["cases"]
+        modes = sum(
+            len(suite["modes"]) * len(shards.get(name, [0]))
+            for name, suite in self.plan["suites"].items()
+        )
         return int(launches * modes * len(self.plan["concurrency"]))
 
     @property
@@ -70,6 +75,7 @@ def _cells(run: Path) -> Iterator[CellView]:
         wall_s = record["wall_s"]
         yield CellView(
             (record["arm"], record["suite"], record["mode"], record["concurrency"]),
+            str(record.get("shard", "")),
             "in progress" if growing else record["state"],
             rows,
             int(record["expected_rows"]),
@@ -94,11 +100,12 @@ def state_table(state: RunState) -> Table:
     table = Table(title=printable(f"{title}\n{state.holder}"), title_justify="left", box=None)
     for name in ("arm", "suite", *(f"C{width}" for width in widths)):
         table.add_column(name)
-    newest: dict[Place, CellView] = {}
+    newest: dict[Place, dict[str, CellView]] = {}
     for cell in state.cells:
-        known = newest.get(cell.place)
+        shards = newest.setdefault(cell.place, {})
+        known = shards.get(cell.shard)
         if known is None or known.state != "complete":
-            newest[cell.place] = cell
+            shards[cell.shard] = cell
     for arm in dict.fromkeys(state.plan["order"]):
         for suite, entry in state.plan["suites"].items():
             for mode in entry["modes"]:
@@ -108,9 +115,10 @@ def state_table(state: RunState) -> Table:
     return table
 
 
-def _view(view: CellView | None) -> Text:
-    if view is None:
+def _view(shards: Mapping[str, CellView] | None) -> Text:
+    if shards is None:
         return Text("-", style="dim")
+    view = _together(list(shards.values()))
     styles = {"complete": "green", "in progress": "bold", "aborted": "red", "incomplete": "magenta"}
     text = f"{view.rows}/{view.expected}"
     if view.state == "complete":
@@ -118,3 +126,14 @@ def _view(view: CellView | None) -> Text:
     else:
         text += f" {view.state}"
     return Text(text, style=styles.get(view.state, ""))
+
+
+def _together(shards: Sequence[CellView]) -> CellView:
+    """Return one view of a cell's shards: sums, and the state of one that is not complete."""
+    shown = next((view for view in shards if view.state != "complete"), shards[0])
+    return replace(
+        shown,
+        rows=sum(view.rows for view in shards),
+        expected=sum(view.expected for view in shards),
+        tokens_per_s=sum(view.tokens_per_s for view in shards),
+    )

@@ -32,7 +32,7 @@ ALLOWED: dict[str, set[str]] = {
     # Its capture also asks a server; its deltas use the statistics.
     "nll": {*SUITE, "seeds", "client", "drive", "stats"},
     "speed": {*SUITE, "stats", "seeds"},
-    "trace": {*BASE, "runs", "store", "sse", "client", "reply", "stats"},
+    "trace": {*BASE, "arms", "checked_json", "client", "reply", "server", "sse", "store"},
     "registry": {"bfcl", "schema", "gsm8k", "nll", "speed", "suite", "errors"},
     "arms": BASE,
     "store": BASE,
@@ -50,7 +50,8 @@ ALLOWED: dict[str, set[str]] = {
     "verdicts": {*BASE, "stats"},
     "plan_table": {"stats"},
     "checked_json": BASE,
-    "runs": {*BASE, "checked_json", "stored_rows"},
+    "stored_cell": {*BASE, "stored_rows"},
+    "runs": {*BASE, "checked_json", "stored_cell", "stored_rows"},
     "pairing": {*BASE, "runs", "stored_rows", "verdicts"},
     "route_coverage": {*BASE, "runs", "verdicts"},
     "noninferiority": {*BASE, "pairing", "route_coverage", "runs", "verdicts", "speed"},
@@ -64,6 +65,10 @@ ALLOWED: dict[str, set[str]] = {
         "sse", "store",
     },
     "progress": {*BASE, "factorial", "reply"},
+    "cluster": {
+        *BASE, "arms", "factorial", "manifest", "noninferiority", "progress", "report", "scoring",
+        "scoring_cell", "scoring_worker", "server", "store",
+    },
     "watching": {*BASE, "store"},
     "doctoring": {*BASE, "server"},
 }  # fmt: skip
@@ -129,6 +134,18 @@ def test_only_the_processor_imports_vllm() -> None:
     assert importers == {"evalharness/nll/processor.py"}
     for path in SOURCES:
         assert "evalharness.nll.processor" not in set(imports_of(path)), path
+
+
+def test_only_the_cluster_imports_ray() -> None:
+    importers = {
+        path.relative_to(ROOT).as_posix()
+        for path in SOURCES
+        if any(name.split(".")[0] == "ray" for name in imports_of(path))
+    }
+    assert importers == {"evalharness/cluster/datasets.py", "evalharness/cluster/session.py"}
+    for path in SOURCES:
+        if unit_of(path) not in {"cluster", "cli"}:
+            assert not any("cluster" in name.split(".") for name in imports_of(path)), path
 
 
 OFFLINE = (

@@ -97,22 +97,41 @@ def _last(chosen: Sequence[Mapping[str, Any]], key: str, default: Any) -> Any:
 
 
 def launch_order(
-    names: Sequence[str], *, aa: bool, order: str, seed: int, replays: int
+    names: Sequence[str],
+    *,
+    aa: bool,
+    order: str,
+    seed: int,
+    replays: int,
+    shards: int = 1,
+    speed_repeats: int = 0,
 ) -> tuple[PlannedLaunch, ...]:
     """Return the launches in the order the seed gives.
 
     randomized: one launch per arm (and the A/A launch), in random order, with all its replays.
     blocked: one launch per arm and replay; each block of replays holds every arm once, in a
     random order of its own, so that drift over hours hits all arms alike.
+    alternating: blocked, and every second block runs the one before it backwards, so that a
+    steady drift cancels over the two.
+    shards: each block once per shard of the case lists, in an order of its own.
+    speed_repeats: blocks in all; those beyond the replays are for speed suites only.
     """
     arms = [*names, *([AA] if aa else [])]
     blocks: list[tuple[int, ...]] = [tuple(range(replays))]
-    if order == "blocked":
-        blocks = [(replicate,) for replicate in range(replays)]
+    if order != "randomized":
+        blocks = [(replicate,) for replicate in range(max(replays, speed_repeats))]
     launches: list[PlannedLaunch] = []
-    for block in blocks:
-        text = canonical_json({"order": sorted(arms), "replicates": list(block), "seed": seed})
+    for block, shard in itertools.product(blocks, range(1, shards + 1)):
+        speed_only = block[0] >= replays
+        if speed_only and shard > 1:
+            continue  # a speed suite is never dealt out
+        backwards = order == "alternating" and block[0] % 2 == 1
+        drawn = [block[0] - 1] if backwards else list(block)
+        words = {"order": sorted(arms), "replicates": drawn, "seed": seed}
+        text = canonical_json(words if shards == 1 else {**words, "shard": [shard, shards]})
         shuffled = sorted(arms)
         random.Random(int(sha256_hex(text), 16)).shuffle(shuffled)
-        launches.extend(PlannedLaunch(arm, block) for arm in shuffled)
+        if backwards:
+            shuffled.reverse()
+        launches.extend(PlannedLaunch(arm, block, shard, speed_only) for arm in shuffled)
     return tuple(launches)

@@ -54,7 +54,13 @@ class ArmsFile:
 
 @dataclass(frozen=True, slots=True)
 class PlannedLaunch:
-    """One server start: `arm` is the arm's name or `aa`; its replicates run in it."""
+    """One server start: `arm` is the arm's name or `aa`; its replicates run in it.
+
+    shard: which part of every dealt-out case list it asks, from 1. speed_only: its replicates
+    are repeats that only speed suites have.
+    """
 
     arm: str
     replicates: tuple[int, ...]
+    shard: int = 1
+    speed_only: bool = False

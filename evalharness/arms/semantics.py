@@ -39,7 +39,7 @@ def check_semantics(document: Document) -> None:
     if not problems:
         problems = [*_listed(document), *_settings(document), *_targets(document)]
     if not problems:
-        problems = [*_clashes(document), *_sequence(document)]
+        problems = [*_clashes(document), *_sequence(document), *_repeats(document)]
     if problems:
         raise ArmsError("\n".join(problems))
 
@@ -199,6 +199,16 @@ def _sequence(document: Document) -> Iterator[str]:
     if missing:
         where = document.where(("plan", "sequence"))
         yield f"{where}: the sequence lacks {_names(missing)}; name every arm, or write holm"
+
+
+def _repeats(document: Document) -> Iterator[str]:
+    plan = document.data.get("plan") or {}
+    repeats, replays = plan.get("speed_repeats", 1), plan.get("replays", 1)
+    if repeats > replays and document.data.get("order", "randomized") == "randomized":
+        yield (
+            f"{document.where(('plan', 'speed_repeats'))}: {repeats} repeats in one launch of each "
+            "arm cannot tell the arm from the launch; write order: alternating"
+        )
 
 
 def _names(names: Any) -> str:

@@ -7,12 +7,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evalharness.cli.executors import add_options, opened_executor
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from evalharness.arms import ArmsFile
     from evalharness.factorial.cell_run import CellSettings
     from evalharness.factorial.cells import PlannedCell
+    from evalharness.factorial.executor import Executor
     from evalharness.factorial.loop import FactorialRun
     from evalharness.factorial.planning import Asked
 
@@ -25,7 +28,6 @@ EXAMPLE = (
     "or died, 12 cells are missing (--max-launches, Ctrl-C, a full disk)"
 )
 MAX_CONCURRENCY = 4096
-SPARE_FILES = 128
 
 
 def add_parser(subparsers: Any) -> None:
@@ -65,8 +67,13 @@ def add_parser(subparsers: Any) -> None:
         "--trust-env", action="store_true", help="use the proxy settings of the environment"
     )
     parser.add_argument(
-        "--executor", choices=("local",), default="local", help="where launches run (local)"
+        "--shards",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="deal every case list out to N launches an arm; part of the plan (1)",
     )
+    add_options(parser)
 
 
 def concurrency_levels(text: str) -> tuple[int, ...]:
@@ -107,10 +114,10 @@ def run(args: argparse.Namespace) -> int:
     from evalharness.errors import EXIT_OK
     from evalharness.store import run_lock
 
-    with run_lock(args.out):
-        prepared = _prepare(args)
+    with run_lock(args.out), opened_executor(args) as executor:
+        prepared = _prepare(args, executor)
         _announce(prepared)
-        outcome = asyncio.run(_drive(prepared))
+        outcome = asyncio.run(_drive(prepared, executor, args.executor))
         for line in outcome.missing[:40]:
             _say(line)
         if len(outcome.missing) > 40:
@@ -122,19 +129,27 @@ def run(args: argparse.Namespace) -> int:
     return reported
 
 
-def _prepare(args: argparse.Namespace) -> FactorialRun:
+def _prepare(args: argparse.Namespace, executor: Executor) -> FactorialRun:
     """Read and check everything, then freeze the plan and the cases."""
     import asyncio
 
-    from evalharness.arms import launch_order, load_arms_file, with_digests
+    from evalharness.arms import launch_order, load_arms_file
     from evalharness.factorial.loop import FactorialRun, with_endpoint_names
-    from evalharness.factorial.planning import build_plan, freeze, replays_of
+    from evalharness.factorial.open_files import require_open_files
+    from evalharness.factorial.planning import (
+        build_plan,
+        freeze,
+        launch_shards,
+        replays_of,
+        speed_repeats_of,
+    )
     from evalharness.manifest import freeze_into, load_cases, load_manifest
 
     file = load_arms_file(args.arms)
     manifest = load_manifest(args.manifest)
     cases = load_cases(manifest)
-    file, facts = with_digests(asyncio.run(with_endpoint_names(file, trust_env=args.trust_env)))
+    file = asyncio.run(with_endpoint_names(file, trust_env=args.trust_env))
+    file, facts = executor.digests(file)
     asked, settings = _asked(args, file)
     require_open_files(max(asked.concurrency))
     launches = launch_order(
@@ -143,6 +158,8 @@ def _prepare(args: argparse.Namespace) -> FactorialRun:
         order=file.order,
         seed=args.seed,
         replays=replays_of(file),
+        shards=launch_shards(manifest, asked.shards, asked.concurrency),
+        speed_repeats=speed_repeats_of(file),
     )
     freeze(args.out, build_plan(file, manifest, launches, asked))
     freeze_into(args.out, manifest, cases)
@@ -157,6 +174,7 @@ def _prepare(args: argparse.Namespace) -> FactorialRun:
         seed=args.seed,
         settings=settings,
         max_launches=args.max_launches,
+        shards=asked.shards,
     )
 
 
@@ -173,28 +191,7 @@ def _asked(args: argparse.Namespace, file: ArmsFile) -> tuple[Asked, CellSetting
         trust_env=args.trust_env,
     )
     concurrency = args.concurrency or default_concurrency(file)
-    return Asked(concurrency, args.seed, asdict(settings)), settings
-
-
-def require_open_files(concurrency: int) -> None:
-    """Raise the soft limit of open files to what the run needs. Raises HarnessError.
-
-    A connection that our own limit refuses would be stored as the server's transport error.
-    """
-    import resource
-
-    from evalharness.errors import HarnessError
-
-    needed = concurrency + SPARE_FILES
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft == resource.RLIM_INFINITY or soft >= needed:
-        return
-    if hard != resource.RLIM_INFINITY and hard < needed:
-        raise HarnessError(
-            f"{hard} open files are allowed, concurrency {concurrency} needs {needed}; "
-            f"raise the limit (ulimit -Hn {needed}) or lower --concurrency"
-        )
-    resource.setrlimit(resource.RLIMIT_NOFILE, (needed, hard))
+    return Asked(concurrency, args.seed, asdict(settings), args.shards), settings
 
 
 def _announce(prepared: FactorialRun) -> None:
@@ -219,26 +216,24 @@ def _announce(prepared: FactorialRun) -> None:
         )
 
 
-async def _drive(prepared: FactorialRun) -> Any:
+async def _drive(prepared: FactorialRun, executor: Executor, where: str) -> Any:
     from evalharness.factorial.loop import run_factorial
-    from evalharness.progress import open_display
+    from evalharness.progress import open_display, open_lines
 
-    with open_display(_wanted(prepared), sys.stdout) as display:
-        return await run_factorial(prepared, display)
+    # Several launches at once make lines; `evalharness watch RUN` shows them as a table.
+    opened = (
+        open_lines(sys.stdout) if where == "ray" else open_display(_wanted(prepared), sys.stdout)
+    )
+    with opened as display:
+        return await run_factorial(prepared, display, executor)
 
 
 def _wanted(prepared: FactorialRun) -> Sequence[Sequence[PlannedCell]]:
-    from evalharness.factorial.cells import complete_cells, planned_cells
+    from evalharness.factorial.cells import complete_cells
+    from evalharness.factorial.executor import wanted_cells
 
-    done = complete_cells(prepared.folder)
-    launches = [
-        [
-            cell
-            for cell in planned_cells(prepared.manifest, launch, prepared.concurrency)
-            if cell.key not in done
-        ]
-        for launch in prepared.launches
-    ]
+    done = complete_cells(prepared.folder).keys()
+    launches = [wanted_cells(prepared, launch, done) for launch in prepared.launches]
     wanted = [cells for cells in launches if cells]
     return wanted[: prepared.max_launches] if prepared.max_launches else wanted
 
@@ -247,12 +242,15 @@ def _report(run_dir: Path) -> int:
     """Score what is complete, write the report, print the table, close with SHA256SUMS."""
     from evalharness.errors import EXIT_INCOMPLETE, EXIT_OK
     from evalharness.factorial.cells import complete_cells
-    from evalharness.scoring import score_run
+    from evalharness.manifest import frozen_manifest
+    from evalharness.scoring import all_versions, score_with
     from evalharness.store import write_sums
 
     faults = 0
     if complete_cells(run_dir):
-        summary = score_run(run_dir)
+        # every version: the report shows where another reading disagrees, and by which rule
+        versions = all_versions(frozen_manifest(run_dir).entries)
+        summary = score_with(run_dir, versions, recheck=False)
         faults = len(summary.faults)
         for fault in summary.faults:
             _say(str(fault))

@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from evalharness.cli.executors import add_cluster_options, connected
 from evalharness.errors import PlanError
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ examples:
   evalharness noninferiority runs/demo --margin bfcl=0.05 gsm8k=0.03    # exploratory
   evalharness noninferiority runs/a runs/b                              # replays of one plan
   evalharness noninferiority --new-cases runs/a runs/b                  # a suite that grows
+  evalharness noninferiority --each runs/* --executor ray               # many runs, each alone
 
 exit codes: 0 every arm admitted, 10 undecided or exploratory, 11 harm shown, 12 incomplete
 """
@@ -61,9 +63,19 @@ def add_parser(subparsers: argparse._SubParsersAction[argparse.ArgumentParser]) 
         "grow until they decide",
     )
     parser.add_argument(
+        "--each",
+        action="store_true",
+        help="judge every run alone: its report, a line on it, and (--out) one table of all",
+    )
+    add_cluster_options(parser)
+    parser.add_argument(
         "--format", default="html,md,json", help="any of html,md,json (default: all)"
     )
-    parser.add_argument("--out", type=Path, help="folder of the report (default: RUN/report)")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help="folder of the report (default: RUN/report), or of --each's runs.json",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
@@ -78,6 +90,10 @@ def run(args: argparse.Namespace) -> int:
         scorers=_pairs(args.scorer, "--scorer"),
     )
     formats = _formats(args.format)
+    if args.each:
+        return _run_each(args, asked, formats)
+    if args.executor != "local":
+        raise PlanError("--executor ray judges many runs, each alone: give --each with it")
     if args.new_cases:
         return _run_growing(args, asked, formats)
     document = report_document(args.runs, asked)
@@ -98,6 +114,36 @@ def _run_growing(args: argparse.Namespace, asked: Asked, formats: list[str]) -> 
     paths = write_growing(document, args.out or args.runs[0] / "report-growing", formats)
     print_arms(document, paths, sys.stdout)
     return int(document["headline"]["exit_code"])
+
+
+def _run_each(args: argparse.Namespace, asked: Asked, formats: list[str]) -> int:
+    import json
+
+    from evalharness.report.each import exit_code_of, judge_one, totals
+    from evalharness.store import make_directory, write_json
+    from evalharness.text import printable
+
+    if args.new_cases:
+        raise PlanError("--each judges every run alone, --new-cases all together: give one")
+    runs = [run.resolve() for run in args.runs]
+    summaries = []
+    with connected(args) as on_cluster:
+        if on_cluster:
+            from evalharness.cluster.datasets import judge_each
+
+            found = judge_each(runs, asked, formats)
+        else:
+            found = (judge_one(run, asked, formats) for run in runs)
+        for summary in found:
+            summaries.append(summary)
+            said = summary.get("sentence") or summary["error"]
+            sys.stdout.write(printable(f"{summary['run']}: {said}") + "\n")
+    summaries.sort(key=lambda summary: str(summary["run"]))
+    if args.out:
+        make_directory(args.out)
+        both = {"totals": totals(summaries), "runs": summaries}
+        write_json(args.out / "runs.json", json.loads(json.dumps(both)))
+    return exit_code_of(summaries)
 
 
 def parse_margins(texts: list[str]) -> dict[str, MarginValue]:

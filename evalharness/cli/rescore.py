@@ -7,16 +7,20 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from evalharness.cli.executors import add_cluster_options, connected
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from evalharness.manifest import Entry
     from evalharness.scoring import ScoringSummary
+    from evalharness.scoring_cell import Change
 
 EXAMPLE = (
     "examples:\n"
     "  evalharness rescore runs/demo                      every scorer version\n"
-    "  evalharness rescore runs/demo --scorer corrected   and the verdicts it changes, by rule"
+    "  evalharness rescore runs/demo --scorer corrected   and the verdicts it changes, by rule\n"
+    "  evalharness rescore runs/* --executor ray          many runs, on a cluster"
 )
 
 
@@ -33,7 +37,7 @@ def add_parser(subparsers: Any) -> None:
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("run", type=Path, metavar="RUN", help="run directory")
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN", help="run directory")
     parser.add_argument(
         "--scorer",
         action="append",
@@ -41,22 +45,16 @@ def add_parser(subparsers: Any) -> None:
         metavar="[SUITE=]NAME",
         help="scorer, such as corrected or bfcl=corrected/1; repeatable (default: all)",
     )
+    add_cluster_options(parser)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Score the run again. Raises HarnessError (exit 2) where it cannot be read."""
+    """Score the runs again. Raises HarnessError (exit 2) where one cannot be read."""
     from evalharness.errors import EXIT_INCOMPLETE, EXIT_OK
-    from evalharness.manifest import frozen_manifest
-    from evalharness.scoring import score_with
     from evalharness.text import printable
 
-    entries = frozen_manifest(args.run).entries
-    wanted = _wanted(entries, args.scorer)
-    summary = score_with(
-        args.run,
-        wanted,
-        on_change=lambda change: _print(printable(str(change))),
-    )
+    with connected(args) as on_cluster:
+        summary = (_on_cluster if on_cluster else _here)(args.runs, args.scorer)
     for fault in summary.faults:
         sys.stderr.write(f"{printable(fault)}\n")
     for place in summary.differing:
@@ -68,15 +66,50 @@ def run(args: argparse.Namespace) -> int:
     return EXIT_INCOMPLETE if summary.faults or summary.differing else EXIT_OK
 
 
+def _here(runs: Sequence[Path], asked: list[str]) -> ScoringSummary:
+    from evalharness.manifest import frozen_manifest
+    from evalharness.scoring import ScoringSummary, score_with
+
+    summary = ScoringSummary()
+    for run_dir in runs:
+        wanted = _wanted(frozen_manifest(run_dir).entries, asked)
+        summary.merge(score_with(run_dir, wanted, on_change=_print_change))
+    return summary
+
+
+def _on_cluster(runs: Sequence[Path], asked: list[str]) -> ScoringSummary:
+    from evalharness.cluster.datasets import score_cells
+    from evalharness.manifest import frozen_manifest
+    from evalharness.scoring import ScoringSummary, cell_jobs
+
+    jobs = []
+    for run_dir in (run_dir.resolve() for run_dir in runs):
+        wanted = _wanted(frozen_manifest(run_dir).entries, asked)
+        jobs += [(run_dir, job) for job in cell_jobs(run_dir, wanted)]
+    summary = ScoringSummary()
+    for result, changes in score_cells(jobs):
+        summary.add(result)
+        for change in changes:
+            _print_change(change)
+    return summary
+
+
+def _print_change(change: Change) -> None:
+    from evalharness.text import printable
+
+    _print(printable(str(change)))
+
+
 def _wanted(entries: Mapping[str, Entry], asked: list[str]) -> dict[str, list[str]]:
     """Return entry name -> scorer versions; a bare name goes to every suite that has it."""
     from evalharness.errors import ScoreError
     from evalharness.registry import suite_named
+    from evalharness.scoring import all_versions
     from evalharness.vectors import pick_scorer
 
-    suites = {name: suite_named(entry.suite) for name, entry in entries.items()}
     if not asked:
-        return {name: [*suite.scorers, *suite.token_scorers] for name, suite in suites.items()}
+        return all_versions(entries)
+    suites = {name: suite_named(entry.suite) for name, entry in entries.items()}
     wanted: dict[str, list[str]] = {}
     for item in asked:
         target, mark, name = item.rpartition("=")

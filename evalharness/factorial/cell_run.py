@@ -58,8 +58,28 @@ class CellTools:
     on_response: Callable[[Response], None]
 
 
+class FreeSince:
+    """When a launch's server last became free: ready, or done with a cell's last request."""
+
+    def __init__(self) -> None:
+        self.at_s = time.monotonic()
+
+    def mark(self) -> None:
+        """Note that it is free now."""
+        self.at_s = time.monotonic()
+
+    def waited_s(self) -> float:
+        """Return the seconds since then."""
+        return time.monotonic() - self.at_s
+
+
 async def run_cell(
-    server: Server, key: CellKey, requests: CellRequests, tools: CellTools
+    server: Server,
+    key: CellKey,
+    requests: CellRequests,
+    tools: CellTools,
+    *,
+    free: FreeSince | None = None,
 ) -> dict[str, Any]:
     """Run a cell whole and return its record; the record is on disk before this returns.
 
@@ -82,12 +102,15 @@ async def run_cell(
         write_json(record_file(responses), record)
         return record
     write_json(record_file(responses), record)
+    free = free or FreeSince()
+    record["waited_s"] = round(free.waited_s(), 3)
     try:
         driven = await _drive(server, responses, requests, tools, record)
     except (IncompleteError, StoreError) as error:
         record.update(state="aborted", reason=str(error))
         _try_record(responses, record)
         raise
+    free.mark()
     _fill(record, driven)
     totals = await asyncio.to_thread(read_back, responses)
     record.update(

@@ -14,7 +14,7 @@ from evalharness.manifest import Entry, Manifest
 from evalharness.registry import suite_named
 from evalharness.seeds import request_seed
 from evalharness.store import decode_line, read_json, write_json
-from evalharness.types import Case, CellKey, Request, RequestContext
+from evalharness.types import Case, CellKey, Request, RequestContext, Shard
 
 RECORD_SUFFIX = ".cell.json"
 
@@ -27,23 +27,62 @@ class PlannedCell:
     cases: int
 
 
+def shards_of(entry: Entry, *, shards: int, concurrency: Sequence[int]) -> int:
+    """Return into how many shards an entry's cases are dealt out: at most `shards`.
+
+    A shard smaller than the highest concurrency would never have that many in flight, so a
+    short list has fewer shards, or stays whole; so does a speed suite's, whose cells are timed.
+    """
+    if _is_speed(entry):
+        return 1
+    return max(1, min(shards, len(entry.case_ids) // max(concurrency)))
+
+
+def cases_at(entry: Entry, concurrency: int) -> int:
+    """Return how many cases a cell asks: all, or where the entry counts in waves of C, C each."""
+    waves = entry.options.get("waves")
+    count = len(entry.case_ids)
+    return count if waves is None else min(count, int(waves) * concurrency)
+
+
+def _is_speed(entry: Entry) -> bool:
+    return suite_named(entry.suite).kind == "speed"
+
+
 def planned_cells(
-    manifest: Manifest, launch: PlannedLaunch, concurrency: Sequence[int]
+    manifest: Manifest, launch: PlannedLaunch, concurrency: Sequence[int], *, shards: int = 1
 ) -> list[PlannedCell]:
-    """Return a launch's cells in the fixed order in which they run."""
-    return [
-        PlannedCell(CellKey(launch.arm, entry.name, mode, width, replicate), len(entry.case_ids))
-        for replicate in launch.replicates
-        for entry in manifest.entries.values()
-        for mode in entry.modes
-        for width in concurrency
-    ]
+    """Return a launch's cells in the fixed order in which they run.
+
+    shards: what the run asked for; a launch has no cells of a list with fewer shards than its own.
+    """
+    cells = []
+    for replicate in launch.replicates:
+        for entry in manifest.entries.values():
+            of = shards_of(entry, shards=shards, concurrency=concurrency)
+            if launch.shard > of or (launch.speed_only and not _is_speed(entry)):
+                continue
+            shard = Shard(launch.shard, of)
+            size = len(shard.part(entry.case_ids))
+            cells += [
+                PlannedCell(
+                    CellKey(launch.arm, entry.name, mode, width, replicate, shard),
+                    min(size, cases_at(entry, width)),
+                )
+                for mode in entry.modes
+                for width in concurrency
+            ]
+    return cells
 
 
 def build_requests(
     entry: Entry, cases: Sequence[Case], key: CellKey, *, model: str, seed: int
 ) -> list[Request]:
-    """Return a cell's requests in manifest order; equal in every arm and at every concurrency."""
+    """Return a cell's requests in manifest order; equal in every arm and at every concurrency.
+
+    cases: all of the entry's; a sharded cell asks its own part of them, and one that counts in
+    waves the first of them.
+    """
     suite = suite_named(entry.suite)
     return [
         suite.request(
@@ -63,7 +102,7 @@ def build_requests(
                 template=entry.template,
             ),
         )
-        for case in cases
+        for case in key.shard.part(cases)[: cases_at(entry, key.concurrency)]
     ]
 
 
@@ -108,6 +147,7 @@ def key_of(record: Mapping[str, Any]) -> CellKey:
         mode=record["mode"],
         concurrency=record["concurrency"],
         replicate=record["replicate"],
+        shard=Shard(*record.get("shard", (1, 1))),
     )
 
 
@@ -137,25 +177,28 @@ def _first_fault(responses: Path) -> str:
     return ""
 
 
-def close_unfinished(run: Path) -> Iterator[CellKey]:
+def close_unfinished(run: Path, *, launch: str = "*", reason: str = "") -> Iterator[CellKey]:
     """Complete the records of cells that a killed harness left; yields those cells.
 
     A cell's record says `aborted` from its first moment until it is complete. What is on disk
     is kept and counted here, and never used.
+    launch: the folder name of one launch; all of them by default. reason: replaces the record's.
     """
-    for path in sorted((run / "responses").glob(f"*/*/*{RECORD_SUFFIX}")):
+    for path in sorted((run / "responses").glob(f"*/{launch}/*{RECORD_SUFFIX}")):
         record = read_json(path)
         if record.get("state") != "aborted" or record.get("responses_sha256") is not None:
             continue
         responses = path.with_name(path.name.removesuffix(RECORD_SUFFIX) + ".jsonl")
         raw = responses.read_bytes() if responses.exists() else b""
         record.update(rows=raw.count(b"\n"), responses_sha256=hashlib.sha256(raw).hexdigest())
+        record["reason"] = reason or record["reason"]
         write_json(path, record)
         yield key_of(record)
 
 
 def cell_record(key: CellKey, launch: int, *, state: str) -> dict[str, Any]:
     """Return an empty cell record (formats/cell.schema.json)."""
+    shard = {"shard": [key.shard.number, key.shard.of]} if key.shard.of > 1 else {}
     return {
         "format": "evalharness/cell/1",
         "arm": key.arm,
@@ -164,6 +207,7 @@ def cell_record(key: CellKey, launch: int, *, state: str) -> dict[str, Any]:
         "mode": key.mode,
         "concurrency": key.concurrency,
         "replicate": key.replicate,
+        **shard,
         "state": state,
         "reason": "",
         "rows": 0,

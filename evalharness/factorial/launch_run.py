@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from evalharness.factorial.cell_run import CellRequests, CellTools, run_cell
+from evalharness.factorial.cell_run import CellRequests, CellTools, FreeSince, run_cell
 from evalharness.factorial.cells import PlannedCell, build_requests
 from evalharness.manifest import Manifest
 from evalharness.server import LaunchSpec, Server, open_server
 from evalharness.store import make_directory
-from evalharness.types import Case, CellKey, Response
+from evalharness.types import Case, Response
 
 
 class Display(Protocol):
@@ -72,12 +72,15 @@ async def run_launch(work: LaunchWork, tools: CellTools, display: Display) -> La
         if found["in_effect"] is None:
             display.note(f"  not proved: {factor}={found['level']}: {found['evidence']}")
     records: list[Mapping[str, Any]] = []
-    shop = _Requests(work)
+    shop, free = _Requests(work), FreeSince()
     try:
         for planned in work.cells:
             if tools.stop.is_set():
                 break
-            record = await _cell(server, planned, shop, tools, display)
+            requests = shop.of(planned)
+            display.cell(planned)
+            record = await run_cell(server, planned.key, requests, tools, free=free)
+            display.cell_done(record)
             records.append(record)
             if record["state"] == "aborted":
                 break
@@ -88,26 +91,17 @@ async def run_launch(work: LaunchWork, tools: CellTools, display: Display) -> La
     return LaunchResult(tuple(records), died=lost)
 
 
-async def _cell(
-    server: Server, planned: PlannedCell, shop: _Requests, tools: CellTools, display: Display
-) -> Mapping[str, Any]:
-    requests = shop.of(planned.key)
-    display.cell(planned)
-    record = await run_cell(server, planned.key, requests, tools)
-    display.cell_done(record)
-    return record
-
-
 class _Requests:
-    """Requests of a launch, made once for all concurrency levels: they are the same."""
+    """Requests of a launch, made once for all concurrency levels that ask the same cases."""
 
     def __init__(self, work: LaunchWork) -> None:
         self._work = work
-        self._made: dict[tuple[str, str, int], CellRequests] = {}
+        self._made: dict[tuple[str, str, int, int], CellRequests] = {}
 
-    def of(self, key: CellKey) -> CellRequests:
+    def of(self, planned: PlannedCell) -> CellRequests:
         """Return the cell's requests, ready to send."""
-        work, name = self._work, (key.suite, key.mode, key.replicate)
+        key, work = planned.key, self._work
+        name = (key.suite, key.mode, key.replicate, planned.cases)
         if name not in self._made:
             entry = work.manifest.entries[key.suite]
             requests = build_requests(

@@ -1,4 +1,4 @@
-"""The run's loop: launches in the plan's order, each with the cells that are still wanted."""
+"""The run's loop: what is complete, what is still wanted, and how the run stands at its end."""
 
 from __future__ import annotations
 
@@ -7,51 +7,20 @@ import dataclasses
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
 
-from evalharness.arms import ArmFacts, ArmsFile, PlannedLaunch
+from evalharness.arms import ArmsFile
 from evalharness.errors import EXIT_INCOMPLETE, EXIT_OK, EXIT_SERVER, HarnessError, ServerError
-from evalharness.factorial.cell_run import CellSettings, CellTools
-from evalharness.factorial.cells import (
-    PlannedCell,
-    close_unfinished,
-    complete_cells,
-    planned_cells,
-)
-from evalharness.factorial.launch_run import (
-    Display,
-    LaunchResult,
-    LaunchWork,
-    launch_folder,
-    run_launch,
-)
+from evalharness.factorial.cell_run import CellTools
+from evalharness.factorial.cells import close_unfinished, complete_cells
+from evalharness.factorial.executor import Executor, FactorialRun
+from evalharness.factorial.launch_run import Display
 from evalharness.factorial.prompts import PromptBook, read_back
-from evalharness.manifest import Manifest
-from evalharness.server import LaunchSpec
-from evalharness.server.node import gpus
-from evalharness.types import Case, CellKey
+from evalharness.types import CellKey
 
 EXIT_INTERRUPTED = 128 + signal.SIGINT
-
-
-@dataclass(frozen=True, slots=True)
-class FactorialRun:
-    """All that a run needs, checked and frozen."""
-
-    folder: Path
-    file: ArmsFile
-    facts: Mapping[str, ArmFacts]
-    manifest: Manifest
-    cases: Mapping[str, Sequence[Case]]
-    launches: tuple[PlannedLaunch, ...]
-    concurrency: tuple[int, ...]
-    seed: int
-    settings: CellSettings
-    max_launches: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +31,7 @@ class RunOutcome:
     missing: tuple[str, ...]
 
 
-async def run_factorial(run: FactorialRun, display: Display) -> RunOutcome:
+async def run_factorial(run: FactorialRun, display: Display, executor: Executor) -> RunOutcome:
     """Run what is still missing; returns when nothing is, or when it cannot go on.
 
     A server that does not start ends the run (ServerError). One that dies in a cell loses that
@@ -77,77 +46,15 @@ async def run_factorial(run: FactorialRun, display: Display) -> RunOutcome:
         prompts.compare(key, (await asyncio.to_thread(read_back, path)).prompts)
     tools = CellTools(run.folder, run.settings, prompts, stop, display.response)
     with _stopping_on_signals(stop, display.note):
-        died = await _launches(run, tools, display, set(complete))
+        died = await executor.run(run, tools, display, done=set(complete))
     return _outcome(run, died, interrupted=stop.is_set())
-
-
-async def _launches(
-    run: FactorialRun, tools: CellTools, display: Display, done: set[CellKey]
-) -> list[str]:
-    """Run the launches that have cells to run; returns those whose server died."""
-    died: list[str] = []
-    started = 0
-    baseline = await asyncio.to_thread(gpus)
-    for planned in run.launches:
-        wanted = [
-            cell
-            for cell in planned_cells(run.manifest, planned, run.concurrency)
-            if cell.key not in done
-        ]
-        if not wanted:
-            continue
-        if tools.stop.is_set() or (run.max_launches is not None and started >= run.max_launches):
-            break
-        started += 1
-        result = await run_launch(_work(run, planned, wanted, baseline), tools, display)
-        if result.died:
-            died.append(_how_it_died(planned, result))
-            display.note(died[-1])
-    return died
-
-
-def _how_it_died(planned: PlannedLaunch, result: LaunchResult) -> str:
-    reason = result.records[-1]["reason"] if result.records else "its server ended"
-    return f"arm {planned.arm}: {reason}"
-
-
-def _work(
-    run: FactorialRun,
-    planned: PlannedLaunch,
-    wanted: Sequence[PlannedCell],
-    baseline: Sequence[Mapping[str, Any]],
-) -> LaunchWork:
-    arm = run.file.arm(planned.arm)
-    number = next_launch(run.folder)
-    spec = LaunchSpec(
-        arm=arm,
-        name=planned.arm,
-        number=number,
-        folder=launch_folder(run.folder, planned.arm, number),
-        factors=run.file.settings,
-        model_files=run.facts[arm.name].model_files,
-        ready_timeout_s=run.file.ready_timeout_s,
-        run_mark=str(run.folder.resolve()),
-        trust_env=run.settings.trust_env,
-        gpu_baseline=baseline,
-    )
-    return LaunchWork(spec, tuple(wanted), run.manifest, run.cases, run.seed)
-
-
-def next_launch(run: Path) -> int:
-    """Return the next launch number of the run; an interrupted launch keeps its own."""
-    numbers = [int(path.name) for path in run.glob("arms/*/*") if path.name.isdigit()]
-    return max(numbers, default=0) + 1
 
 
 def missing_cells(run: FactorialRun) -> list[CellKey]:
     """Return the planned cells that are not complete on disk."""
     done = complete_cells(run.folder)
     return [
-        cell.key
-        for planned in run.launches
-        for cell in planned_cells(run.manifest, planned, run.concurrency)
-        if cell.key not in done
+        cell.key for planned in run.launches for cell in run.cells(planned) if cell.key not in done
     ]
 
 
@@ -161,7 +68,8 @@ def _outcome(run: FactorialRun, died: Sequence[str], *, interrupted: bool) -> Ru
 
 
 def _text(key: CellKey) -> str:
-    return f"{key.arm} {key.suite}.{key.mode} C{key.concurrency} replay {key.replicate}"
+    part = f" shard {key.shard.text}" if key.shard.of > 1 else ""
+    return f"{key.arm} {key.suite}.{key.mode} C{key.concurrency} replay {key.replicate}{part}"
 
 
 @contextmanager

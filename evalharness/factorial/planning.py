@@ -16,15 +16,17 @@ from typing import Any
 from evalharness import __version__
 from evalharness.arms import ArmsFile, PlannedLaunch
 from evalharness.errors import PlanError
+from evalharness.factorial.cells import shards_of
 from evalharness.manifest import Entry, Manifest
 from evalharness.registry import SUITES, suite_named
 from evalharness.store import read_json, write_json
 from evalharness.text import printable
-from evalharness.types import CONTROL, Arm
+from evalharness.types import CONTROL, Arm, Shard
 
 DEFAULT_ALPHA = 0.025
 DEFAULT_CONCURRENCY = (1, 4, 8, 16)
 PLAN_NAME = "plan.json"
+SHARD_RULE = "case j of a suite (from 0, in manifest order) belongs to shard j mod n + 1 of n"
 # What may differ between two runs of the same command.
 _NOT_COMPARED = ("created_utc",)
 
@@ -36,6 +38,7 @@ class Asked:
     concurrency: tuple[int, ...]
     seed: int
     settings: Mapping[str, Any]
+    shards: int = 1
 
 
 def build_plan(
@@ -44,6 +47,7 @@ def build_plan(
     """Return plan.json's content (formats/plan.schema.json). Raises PlanError."""
     declared = file.plan or {}
     _check(declared, manifest, asked.concurrency)
+    _check_servers(file.arms, manifest)
     return {
         "format": "evalharness/plan/1",
         "created_utc": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
@@ -55,8 +59,10 @@ def build_plan(
         "sequence": declared.get("sequence", "holm"),
         "scorers": declared.get("scorers", {}),
         "replays": replays_of(file),
+        **_repeats(file),
         "concurrency": list(asked.concurrency),
         "seed": asked.seed,
+        **_shards(manifest, asked),
         "order": [launch.arm for launch in launches],
         "control": CONTROL,
         "aa": file.aa,
@@ -69,9 +75,39 @@ def build_plan(
     }
 
 
+def _shards(manifest: Manifest, asked: Asked) -> dict[str, Any]:
+    """Return the layout of the shards; nothing where every launch asks all cases."""
+    if launch_shards(manifest, asked.shards, asked.concurrency) == 1:
+        return {}
+    cases = {}
+    for entry in manifest.entries.values():
+        of = shards_of(entry, shards=asked.shards, concurrency=asked.concurrency)
+        sizes = [len(Shard(number, of).part(entry.case_ids)) for number in range(1, of + 1)]
+        cases[entry.name] = sizes
+    return {"shards": {"asked": asked.shards, "rule": SHARD_RULE, "cases": cases}}
+
+
+def launch_shards(manifest: Manifest, shards: int, concurrency: Sequence[int]) -> int:
+    """Return into how many launches an arm's cases are dealt out: the longest list decides."""
+    return max(
+        shards_of(entry, shards=shards, concurrency=concurrency)
+        for entry in manifest.entries.values()
+    )
+
+
 def replays_of(file: ArmsFile) -> int:
     """Return the declared number of replays (1)."""
     return int((file.plan or {}).get("replays", 1))
+
+
+def speed_repeats_of(file: ArmsFile) -> int:
+    """Return how many launches of each arm run the speed suites: at least the replays."""
+    return max(replays_of(file), int((file.plan or {}).get("speed_repeats", 1)))
+
+
+def _repeats(file: ArmsFile) -> dict[str, int]:
+    repeats = speed_repeats_of(file)
+    return {} if repeats == replays_of(file) else {"speed_repeats": repeats}
 
 
 def default_concurrency(file: ArmsFile) -> tuple[int, ...]:
@@ -102,6 +138,7 @@ def _entry(entry: Entry, declared: Mapping[str, Any]) -> dict[str, Any]:
         "suite": entry.suite,
         "modes": list(entry.modes),
         "cases": len(entry.case_ids),
+        **({"waves": entry.options["waves"]} if "waves" in entry.options else {}),
         "template": entry.template,
         "scorer": declared.get("scorers", {}).get(entry.name, entry.scorer),
         "sampling": {
@@ -114,7 +151,11 @@ def _entry(entry: Entry, declared: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _check(declared: Mapping[str, Any], manifest: Manifest, concurrency: Sequence[int]) -> None:
-    problems = [*_margins(declared, manifest), *_scorers(declared, manifest)]
+    problems = [
+        *_margins(declared, manifest),
+        *_scorers(declared, manifest),
+        *_speed(declared, manifest, concurrency),
+    ]
     absent = [c for c in declared.get("gate_concurrency", []) if c not in concurrency]
     if absent:
         problems.append(
@@ -123,6 +164,28 @@ def _check(declared: Mapping[str, Any], manifest: Manifest, concurrency: Sequenc
         )
     if problems:
         raise PlanError("\n".join(problems))
+
+
+def _check_servers(arms: Sequence[Arm], manifest: Manifest) -> None:
+    """Refuse an arm whose server could not answer a mode; what an endpoint runs is not known."""
+    for entry in manifest.entries.values():
+        needs = suite_named(entry.suite).needs_args
+        for mode in (mode for mode in entry.modes if mode in needs):
+            words = " ".join(needs[mode])
+            started = [arm for arm in arms if arm.endpoint is None]
+            lacking = [arm.name for arm in started if not _has(arm, needs[mode])]
+            if lacking:
+                raise PlanError(
+                    f"suite {entry.name}, mode {mode}: expected `{words}` in every server's "
+                    f"command line, not found in arm {_list(lacking)}; add it to server.args of "
+                    f"the arms file, or give a manifest without {entry.name}.{mode}"
+                )
+
+
+def _has(arm: Arm, words: Sequence[str]) -> bool:
+    """Say whether the arm's command line holds the words; `--flag=value` has two."""
+    held = {word for argument in arm.argv for word in (argument, *argument.split("="))}
+    return held.issuperset(words)
 
 
 def _margins(declared: Mapping[str, Any], manifest: Manifest) -> Iterator[str]:
@@ -137,6 +200,32 @@ def _margins(declared: Mapping[str, Any], manifest: Manifest) -> Iterator[str]:
         elif mode and entry in manifest.entries and mode not in manifest.entries[entry].modes:
             modes = _list(manifest.entries[entry].modes)
             yield f"plan.margins: {entry} has no mode {printable(mode)!r} here; it has {modes}"
+
+
+def _speed(
+    declared: Mapping[str, Any], manifest: Manifest, concurrency: Sequence[int]
+) -> Iterator[str]:
+    """Yield what a speed suite cannot be run or judged with."""
+    entries = [e for e in manifest.entries.values() if suite_named(e.suite).kind == "speed"]
+    if "speed_repeats" in declared and not entries:
+        yield f"plan.speed_repeats: manifest {manifest.name} has no speed suite; leave it out"
+    for entry in entries:
+        if any(name.partition(".")[0] == entry.name for name in declared.get("margins", {})):
+            yield f"plan.margins: {entry.name} is measured, not gated; leave it out"
+    widest = max(concurrency)
+    for entry in manifest.entries.values():
+        waves = entry.options.get("waves", 2)
+        misplaced = "waves" in entry.options and entry not in entries
+        if misplaced or type(waves) is not int or waves < 2:
+            yield (
+                f"{entry.name}/options/waves: found {waves!r}; expected a whole number of at least "
+                "2 (the first wave warms up), and in a speed suite only"
+            )
+        elif entry in entries and len(entry.case_ids) < waves * widest:
+            yield (
+                f"{entry.name}: {len(entry.case_ids)} cases, but {waves} waves at C{widest} need "
+                f"{waves * widest}; build a larger manifest, or ask for less"
+            )
 
 
 def _scorers(declared: Mapping[str, Any], manifest: Manifest) -> Iterator[str]:

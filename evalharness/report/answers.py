@@ -18,13 +18,14 @@ TOTAL_CHARS = 3_000_000
 def responses(cell: StoredCell, wanted: Collection[str] | None = None) -> Iterator[Response]:
     """Yield a complete cell's stored responses in file order, one in memory at a time.
 
-    A cell that is not complete may be damaged, and is not read.
+    A cell, or a shard of one, that is not complete may be damaged, and is not read.
     """
-    if cell.state != "complete":
-        return
-    for stored in iter_responses(cell.responses):
-        if wanted is None or stored.response.case_id in wanted:
-            yield stored.response
+    for part in cell.parts or (cell,):
+        if part.state != "complete":
+            continue
+        for stored in iter_responses(part.responses):
+            if wanted is None or stored.response.case_id in wanted:
+                yield stored.response
 
 
 def answer_text(response: Response) -> str:

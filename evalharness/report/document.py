@@ -10,9 +10,17 @@ from typing import Any
 from evalharness import __version__
 from evalharness.noninferiority import Asked, Judgement
 from evalharness.pairing import arm_names, slots
-from evalharness.report.facts import load_rows, provenance, route_rows, speed_rows, stopped_rows
+from evalharness.report.facts import (
+    load_rows,
+    provenance,
+    route_rows,
+    stopped_rows,
+    throughput_rows,
+)
 from evalharness.report.flips import excluded_rows, flip_rows, unobserved_rows
 from evalharness.report.limits import cannot_say
+from evalharness.report.placement import confounded, placement_section
+from evalharness.report.readings import reading_rows
 from evalharness.report.sections import (
     count_rows,
     first_difference_rows,
@@ -20,6 +28,8 @@ from evalharness.report.sections import (
     nll_section,
     nll_with_places,
 )
+from evalharness.report.speed import speed_section
+from evalharness.report.time_spent import idle_row, time_rows
 from evalharness.runs import Run
 from evalharness.verdicts.types import ArmVerdict, CellVerdict, NllCellVerdict
 
@@ -31,6 +41,7 @@ def build_document(runs: Sequence[Run], judged: Judgement, asked: Asked) -> dict
     """Return the report of the runs (formats/report.schema.json). Deterministic: no clock."""
     nll = nll_with_places(runs[0].plan, judged.nll)
     load = [row for run in runs for row in load_rows(run)]
+    placement = placement_section(runs)
     verdict = judged.verdict
     document = {
         "format": FORMAT,
@@ -45,6 +56,7 @@ def build_document(runs: Sequence[Run], judged: Judgement, asked: Asked) -> dict
         "flips": flip_rows(runs, judged.tables),
         "unobserved": unobserved_rows(runs, judged.tables, nll),
         "excluded": excluded_rows(runs, judged.tables),
+        "readings": reading_rows(runs),
         "stopped": [row for run in runs for row in (*stopped_rows(run), *never_run_rows(run))],
         "pooled": [asdict(row) for row in verdict.pooled],
         "factorial": [asdict(table) for table in verdict.effects],
@@ -53,8 +65,12 @@ def build_document(runs: Sequence[Run], judged: Judgement, asked: Asked) -> dict
         "concurrency": load,
         "route_hits": [row for run in runs for row in route_rows(run)],
         "provenance": provenance(runs),
-        "cannot_say": cannot_say(runs, judged, load),
-        "speed": [row for run in runs for row in speed_rows(run)] or None,
+        "placement": placement,
+        "cannot_say": [*confounded(placement), *cannot_say(runs, judged, load)],
+        "throughput": [row for run in runs for row in throughput_rows(run)],
+        "speed": speed_section(runs, judged),
+        "time": [row for run in runs for row in time_rows(run)],
+        "idle": [idle_row(run) for run in runs],
     }
     cleaned = clean(document)
     assert isinstance(cleaned, dict)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -88,30 +89,29 @@ def route_rows(run: Run) -> Iterator[dict[str, Any]]:
         yield {"arm": arm, "route": route, "kind": kind, "m": m, "hits": count}
 
 
-def speed_rows(run: Run) -> list[dict[str, Any]]:
+def throughput_rows(run: Run) -> list[dict[str, Any]]:
     """Output tokens and requests per second of each complete cell, for information.
 
     `tokens_ratio` is over the control's own cell; no gate uses any of it.
     """
-    rows = [
-        {
-            **_key(cell),
-            "output_tokens_per_s": cell.record["output_tokens"] / cell.record["wall_s"],
-            "requests_per_s": cell.record["rows"] / cell.record["wall_s"],
-        }
-        for cell in run.cells.values()
+    cells = {
+        key: cell
+        for key, cell in run.cells.items()
         if cell.state == "complete" and cell.record["wall_s"] > 0
-    ]
-    control = {_place(row): row for row in rows if row["arm"] == run.plan["control"]}
-    for row in rows:
-        base = control.get(_place(row), row)["output_tokens_per_s"]
-        known = _place(row) in control and base > 0
-        row["tokens_ratio"] = row["output_tokens_per_s"] / base if known else None
+    }
+    rates = {key: c.record["output_tokens"] / c.record["wall_s"] for key, c in cells.items()}
+    rows = []
+    for key, cell in cells.items():
+        base = rates.get(replace(key, arm=run.plan["control"]), 0)
+        rows.append(
+            {
+                **_key(cell),
+                "output_tokens_per_s": rates[key],
+                "requests_per_s": cell.record["rows"] / cell.record["wall_s"],
+                "tokens_ratio": rates[key] / base if base > 0 else None,
+            }
+        )
     return rows
-
-
-def _place(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return row["suite"], row["mode"], row["concurrency"], row["replicate"]
 
 
 def provenance(runs: Sequence[Run]) -> dict[str, Any]:

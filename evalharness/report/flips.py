@@ -35,10 +35,10 @@ class _Spot:
     def cell(self, arm: str) -> StoredCell | None:
         return find_cell(self.runs, self.slot, where=self.where, arm=arm)
 
-    def file(self, arm: str) -> str | None:
+    def file(self, arm: str, case_id: str) -> str | None:
         cell = self.cell(arm)
         root = self.runs[self.slot.run].path
-        return cell.responses.relative_to(root).as_posix() if cell else None
+        return cell.part_with(case_id).responses.relative_to(root).as_posix() if cell else None
 
 
 def flip_rows(runs: Sequence[Run], tables: Sequence[OutcomeTable]) -> list[dict[str, Any]]:
@@ -99,7 +99,7 @@ def _shown(
         cell, response = spot.cell(name), answers.get((name, case_id))
         row[f"{side}_answer"] = cut_answer(answer_text(response)) if response else None
         row[f"{side}_reason"] = cell.scores[case_id].reason if cell else ""
-        row[f"{side}_file"] = spot.file(name)
+        row[f"{side}_file"] = spot.file(name, case_id)
     return row
 
 

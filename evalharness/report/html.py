@@ -22,12 +22,20 @@ from evalharness.text import printable
 
 # Flips shown with their answers in the page; all of them are in report.json.
 MAX_FLIPS = 1_000
+# Cases shown of one rule, on which another scorer reads differently.
+MAX_READINGS = 100
 GLYPHS = {
     "admitted": "✓",
     "harm shown": "✗",
     "undecided": "?",
     "incomplete": "…",
     "exploratory": "~",
+}
+FIGURE_NAMES = {
+    "output_tokens_per_s": "output tokens/s",
+    "step_ms": "decode step, ms",
+    "ttft_ms": "first token, ms",
+    "e2e_ms": "end to end, ms",
 }
 NONE = "–"
 Row = Mapping[str, Any]
@@ -38,7 +46,7 @@ def render_html(document: Mapping[str, Any]) -> str:
     return render_page(
         "index.html.j2",
         doc=document,
-        limits={"flips": MAX_FLIPS},
+        limits={"flips": MAX_FLIPS, "readings": MAX_READINGS},
         sections=list(_sections(document)),
         forests=list(forest_plots(document)),
         tails=list(delta_plots(document)),
@@ -61,16 +69,24 @@ def render_page(template: str, **values: Any) -> str:
 
 
 def _sections(document: Row) -> Iterator[tuple[str, str]]:
-    yield from (("verdicts", "Verdicts"), ("answers", "Answers"), ("limits", "Limits"))
+    yield "verdicts", "Verdicts"
+    if document["speed"]:
+        yield "speed", "Speed"
+    yield from (("answers", "Answers"), ("limits", "Limits"))
     yield from (("results", "Contrasts"), ("flips", "Flips"))
     if document["unobserved"] or document["stopped"] or document["excluded"]:
         yield "unobserved", "Not counted"
+    if document["readings"]:
+        yield "readings", "Other readings"
     if document["nll"]["cells"] or document["nll"]["deltas"]:
         yield "nll", "Token log-probabilities"
     yield "noise", "Noise"
     if document["factorial"]:
         yield "factorial", "Effects"
-    yield from (("load", "Load"), ("provenance", "Provenance"))
+    yield "load", "Load"
+    if len(document["placement"]["nodes"]) > 1:
+        yield "placement", "Placement"
+    yield "provenance", "Provenance"
 
 
 def _asset(name: str) -> str:
@@ -103,6 +119,8 @@ def _environment() -> jinja2.Environment:
         num=lambda value: NONE if value is None else f"{value:.4g}",
         num4=lambda value: NONE if value is None else f"{value:.4f}",
         signed=lambda value: NONE if value is None else f"{value:+.1f}",
+        figure=lambda name: FIGURE_NAMES[name],
+        interval=interval,
         group=lambda value: NONE if value is None else f"{value:,}",
         json=lambda value: json.dumps(value, ensure_ascii=False),
         suite_modes=_suite_modes,
@@ -111,6 +129,8 @@ def _environment() -> jinja2.Environment:
         nll_modes=_nll_modes,
         shown_effects=_shown_effects,
         flip_groups=flip_groups,
+        reading_groups=reading_groups,
+        places=places,
         match=_match,
         discordance=_discordance,
     )
@@ -137,6 +157,16 @@ def p_value(value: float | None) -> str:
     if value is None:
         return NONE
     return "<.0001" if value < 1e-4 else f"{value:.3g}"
+
+
+def interval(limits: Row | None) -> str:
+    """Return an estimate with its limits: `1.048 (1.031, 1.066)`; without them, as it is."""
+    if limits is None:
+        return NONE
+    estimate = f"{limits['estimate']:.4g}"
+    if limits["lower"] is None or limits["upper"] is None:
+        return f"{estimate} (no interval)"
+    return f"{estimate} ({limits['lower']:.4g}, {limits['upper']:.4g})"
 
 
 def needed(row: Row) -> str:
@@ -221,6 +251,28 @@ def flip_groups(document: Row, *, noise: bool) -> list[dict[str, Any]]:
         groups.values(),
         key=lambda g: (order[g["arm"]], places[g["suite"], g["mode"]], g["case_id"]),
     )
+
+
+def reading_groups(document: Row) -> list[dict[str, Any]]:
+    """Return the disagreements of scorer versions by suite, mode, version and rule."""
+    groups: dict[tuple[str, ...], dict[str, Any]] = {}
+    for row in document["readings"]:
+        keys = ("suite", "mode", "declared", "scorer", "rule")
+        key = tuple(row[name] for name in keys)
+        group = groups.setdefault(key, {**dict(zip(keys, key, strict=True)), "rows": []})
+        group["rows"].append(row)
+    return list(groups.values())
+
+
+def places(row: Row) -> str:
+    """Return where a disagreement was seen: `control C1 C4; A C4`."""
+    levels: dict[str, list[str]] = {}
+    for place in row["places"]:
+        levels.setdefault(place["arm"], [])
+        level = f"C{place['concurrency']}"
+        if level not in levels[place["arm"]]:
+            levels[place["arm"]].append(level)
+    return "; ".join(f"{arm} {' '.join(found)}" for arm, found in levels.items())
 
 
 def _shown_effects(document: Row) -> list[tuple[Row, Row]]:

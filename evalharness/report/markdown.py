@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from evalharness.report.html import GLYPHS, needed, p_value, points
+from evalharness.report.html import (
+    FIGURE_NAMES,
+    GLYPHS,
+    interval,
+    needed,
+    p_value,
+    points,
+    reading_groups,
+)
 from evalharness.text import printable
 
 # Longer lists make a pull request unreadable; report.json has all of them.
@@ -19,11 +27,14 @@ def render_markdown(document: Row) -> str:
     parts = [
         *_head(document),
         *_arms(document),
+        *_speed(document),
         *_counts(document),
         *_cells(document),
         *_flips(document),
         *_nll(document),
+        *_readings(document),
         *_unobserved(document),
+        *_placement(document),
         *_tail(document),
     ]
     return "\n".join(parts) + "\n"
@@ -84,6 +95,39 @@ def _arms(document: Row) -> list[str]:
         for arm in document["arms"]
     ]
     return table(["Arm", "Verdict", "Why", "Gates passed", "Cases needed"], rows)
+
+
+def _speed(document: Row) -> list[str]:
+    """Return speed beside quality, then every figure at every level."""
+    speed = document["speed"]
+    if not speed:
+        return []
+    arms = [
+        [plain(arm["arm"]), badge(arm["quality"]), f"**{plain(arm['sentence'])}**"]
+        for arm in speed["arms"]
+    ]
+    rows = [
+        [
+            plain(row["arm"]),
+            str(row["concurrency"]),
+            plain(FIGURE_NAMES[row["figure"]]),
+            interval(row["ratio"]),
+            interval(row["saved_ms"]),
+            str(row["repeats"]),
+            plain(row["claim"] if row["claim"] != "none" else row["reason"]),
+        ]
+        for row in speed["contrasts"]
+    ]
+    head = ["Arm", "C", "Figure", "Arm / control (interval)", "Saved, ms", "Repeats", "Said"]
+    share = f"{100 * speed['confidence']:.4g}%"
+    return [
+        *table(["Arm", "Quality", "Speed and quality"], arms),
+        f"<details><summary>Speed: ratios with {share} intervals over repeats</summary>",
+        "",
+        *table(head, rows),
+        "</details>",
+        "",
+    ]
 
 
 def _counts(document: Row) -> list[str]:
@@ -178,6 +222,42 @@ def _unobserved(document: Row) -> Iterator[str]:
         place = f"{plain(row['arm'])}, {plain(row['suite'])} C{row['concurrency']}"
         yield f"- {row['state']} cell, {place}: {plain(row['reason'])}"
     yield ""
+
+
+def _readings(document: Row) -> Iterator[str]:
+    groups = reading_groups(document)
+    if not groups:
+        return
+    yield "<details><summary>Where another scorer reads an answer differently</summary>"
+    yield ""
+    for group in groups:
+        rule = f" ({plain(group['rule'])})" if group["rule"] else ""
+        place = f"{plain(group['suite'])} {plain(group['mode'])}"
+        versions = f"{plain(group['scorer'])} against {plain(group['declared'])}"
+        yield f"- {place}, {versions}{rule}: {_ids([row['case_id'] for row in group['rows']])}"
+    yield ""
+    yield "</details>"
+    yield ""
+
+
+def _placement(document: Row) -> list[str]:
+    """Return which node ran which arm; nothing where there was one node."""
+    placement = document["placement"]
+    if len(placement["nodes"]) < 2:
+        return []
+    rows = [
+        [
+            plain(row["arm"]),
+            plain(row["node"]),
+            ", ".join(map(str, row["launches"])),
+            str(row["cells"]),
+            str(row["stopped_cells"]),
+        ]
+        for row in placement["arms"]
+    ]
+    opening = ["<details><summary>Placement on nodes</summary>", ""]
+    head = ["Arm", "Node", "Launches", "Complete cells", "Stopped cells"]
+    return [*opening, *table(head, rows), "</details>", ""]
 
 
 def _tail(document: Row) -> Iterator[str]:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
 from evalharness.noninferiority import Judgement
-from evalharness.pairing import arm_names, find_cell, nll_label, slots, suite_modes
+from evalharness.pairing import (
+    arm_names,
+    find_cell,
+    nll_label,
+    slots,
+    speed_modes,
+    suite_modes,
+)
 from evalharness.report.texts import divergence, texts_of
 from evalharness.report.tokens import delta_rows, kl_rows, perplexity_rows, token_text
 from evalharness.runs import Run
@@ -37,11 +44,17 @@ def count_rows(judged: Judgement) -> Iterator[dict[str, Any]]:
 def never_run_rows(run: Run) -> Iterator[dict[str, Any]]:
     """Planned cells of which the run has no record at all."""
     plan = run.plan
+    verdicts, nll = suite_modes(plan, nll=False), suite_modes(plan, nll=True)
     for arm in arm_names(plan):
-        for suite, mode in (*suite_modes(plan, nll=False), *suite_modes(plan, nll=True)):
+        for suite, mode in (*verdicts, *nll, *speed_modes(plan)):
             for concurrency in plan["concurrency"]:
-                keys = [k for k in run.cells if (k.arm, k.suite, k.mode) == (arm, suite, mode)]
-                if not any(k.concurrency == concurrency for k in keys):
+                where = (arm, suite, mode, concurrency)
+                found = {
+                    key.shard.number
+                    for key in run.cells
+                    if (key.arm, key.suite, key.mode, key.concurrency) == where
+                }
+                for what, rows in _unrecorded(plan, where, found):
                     yield {
                         "arm": arm,
                         "suite": suite,
@@ -50,11 +63,33 @@ def never_run_rows(run: Run) -> Iterator[dict[str, Any]]:
                         "replicate": None,
                         "launch": None,
                         "state": "missing",
-                        "reason": "the run has no record of this cell",
+                        "reason": f"the run has no record of {what}",
                         "rows": 0,
-                        "expected_rows": plan["suites"][suite]["cases"],
+                        "expected_rows": rows,
                         "file": None,
                     }
+
+
+def _unrecorded(
+    plan: Mapping[str, Any], where: tuple[str, str, str, int], found: Collection[int]
+) -> Iterator[tuple[str, int]]:
+    """Yield what of a cell has no record, and its cases: the cell itself, or shards of it."""
+    suite, concurrency = where[1], where[3]
+    if not found:
+        yield "this cell", planned_rows(plan, suite, concurrency)
+        return
+    sizes = plan.get("shards", {}).get("cases", {}).get(suite, [0])
+    for number, size in enumerate(sizes, start=1):
+        if number not in found:
+            yield f"shard {number} of {len(sizes)}", size
+
+
+def planned_rows(plan: Mapping[str, Any], suite: str, concurrency: int) -> int:
+    """Return how many cases a whole cell asks: all, or its waves of C."""
+    facts = plan["suites"][suite]
+    waves = facts.get("waves")
+    cases = int(facts["cases"])
+    return cases if waves is None else min(cases, int(waves) * concurrency)
 
 
 def nll_with_places(

@@ -76,17 +76,20 @@ def node_facts(cards: list[dict[str, Any]]) -> dict[str, Any]:
 async def wait_for_memory(baseline: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return the GPUs once their memory is back to the run's first reading.
 
+    baseline: that reading of the cards that are this launch's; others may be in use.
     Raises ServerError where the last launch's memory does not come back in time: a server
     that starts beside a leftover would serve with another cache size.
     """
     waited_s = 0.0
+    before_mib = {card["uuid"]: card["memory_used_mib"] or 0 for card in baseline}
     while True:
         cards = await asyncio.to_thread(gpus)
         held = [
-            f"GPU {card['index']}: {card['memory_used_mib']} MiB in use, {was['memory_used_mib']} "
-            "before the first launch"
-            for card, was in zip(cards, baseline, strict=False)
-            if (card["memory_used_mib"] or 0) > (was["memory_used_mib"] or 0) + MEMORY_BACK_MIB
+            f"GPU {card['index']}: {card['memory_used_mib']} MiB in use, "
+            f"{before_mib[card['uuid']]} before the first launch"
+            for card in cards
+            if card["uuid"] in before_mib
+            and (card["memory_used_mib"] or 0) > before_mib[card["uuid"]] + MEMORY_BACK_MIB
         ]
         if not held:
             return cards

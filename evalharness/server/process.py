@@ -8,7 +8,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -124,13 +124,20 @@ def kill_leftovers(mark: str) -> list[int]:
 
     Only needed when harness and warden were both killed at once. Returns the ids killed.
     """
-    wanted = f"{RUN_MARK}={mark}".encode()
+    return kill_marked(lambda found: found == mark)
+
+
+def kill_marked(leftover: Callable[[str], bool]) -> list[int]:
+    """Kill the processes whose run mark `leftover` says yes to; returns their ids."""
+    name = f"{RUN_MARK}=".encode()
     killed: list[int] = []
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == os.getpid():
             continue
         with contextlib.suppress(OSError):
-            if wanted in (entry / "environ").read_bytes().split(b"\0"):
-                os.kill(int(entry.name), signal.SIGKILL)
-                killed.append(int(entry.name))
+            for item in (entry / "environ").read_bytes().split(b"\0"):
+                if item.startswith(name) and leftover(os.fsdecode(item[len(name) :])):
+                    os.kill(int(entry.name), signal.SIGKILL)
+                    killed.append(int(entry.name))
+                    break
     return killed

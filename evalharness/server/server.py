@@ -34,7 +34,10 @@ MODULE = "vllm.entrypoints.openai.api_server"
 
 @dataclass(frozen=True, slots=True)
 class LaunchSpec:
-    """What to launch. `folder` is RUN/arms/<arm>/<launch>; `factors` are the file's settings."""
+    """What to launch. `folder` is RUN/arms/<arm>/<launch>; `factors` are the file's settings.
+
+    placement: where an executor put the launch; kept among the facts of its node.
+    """
 
     arm: Arm
     name: str
@@ -46,6 +49,7 @@ class LaunchSpec:
     run_mark: str
     trust_env: bool = False
     gpu_baseline: Sequence[Mapping[str, Any]] | None = None
+    placement: Mapping[str, Any] | None = None
 
 
 @dataclass(slots=True)
@@ -230,7 +234,7 @@ def _record(
         "models": [],
         "levels": {},
         "model_files": dict(spec.model_files),
-        "node": node_facts(gpus),
+        "node": {**node_facts(gpus), **(spec.placement or {})},
         "gpu_before": gpus,
         "gpu_after": [],
         "runner": None,
