@@ -28,6 +28,7 @@ COMMANDS = (
     "data",
     "arms",
     "nll",
+    "trace",
     "watch",
     "doctor",
 )

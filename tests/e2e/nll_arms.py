@@ -14,11 +14,12 @@ from evalharness.nll import SUITE
 from evalharness.nll.ask import Endpoint, ask
 from evalharness.nll.capture import Prompt, capture_request, captured_rows, to_prompt
 from evalharness.nll.request import PROCESSOR_ARGS
+from evalharness.trace.session import profiler_arguments
 from evalharness.types import Case, NllRow, RequestContext, Response, Sampling, canonical_json
 from evalharness.verdicts import judge
 from evalharness.verdicts.inputs import NllMargin, NllTable, PlanArm, PlanFacts
 from evalharness.verdicts.types import RunVerdict
-from tests.e2e.vllm_server import LaunchKey, RunningServer, Servers
+from tests.e2e.vllm_server import TRACES, LaunchKey, RunningServer, Servers
 
 TOKENS = 8
 CASES = 80
@@ -31,8 +32,8 @@ Pair = tuple[list[NllRow], list[Response]]
 
 
 def float32_key(model: Path) -> LaunchKey:
-    """The launch that most tests share: float32, tokens can be forced."""
-    return LaunchKey(model, FLOAT32)
+    """The launch that most tests share: float32, tokens can be forced, a profile can be asked."""
+    return LaunchKey(model, (*FLOAT32, *profiler_arguments(TRACES)))
 
 
 def endpoint(server: RunningServer) -> Endpoint:

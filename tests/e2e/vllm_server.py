@@ -10,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -23,6 +24,8 @@ STOP_TIMEOUT_S = 30.0
 MOST_ALIVE = 2
 SERVED = "demo"
 PR_SET_PDEATHSIG = 1
+# Where a server writes a profile it is asked for. Of this process, so that runs do not mix.
+TRACES = Path(tempfile.gettempdir()) / f"evalharness-traces-{os.getpid()}"
 
 
 @dataclass(frozen=True, slots=True)
