@@ -13,9 +13,14 @@ from __future__ import annotations
 import argparse
 import hashlib
 import platform
+import re
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -33,13 +38,6 @@ def run(command: list[str]) -> None:
 def line_of(path: Path) -> str:
     """Return the stamp's line of one file: its name and digest."""
     return f"{path.name} {hashlib.sha256(path.read_bytes()).hexdigest()}"
-
-
-def torch_is_cpu_build(python: str) -> bool:
-    """Say whether the installed torch is the CPU build, without importing it."""
-    code = "import importlib.metadata as m; print(m.version('torch'))"
-    found = subprocess.run([python, "-c", code], check=True, capture_output=True, text=True)
-    return found.stdout.strip().endswith("+cpu")
 
 
 def install(venv: Path, *, dev: bool) -> None:
@@ -69,25 +67,65 @@ def install(venv: Path, *, dev: bool) -> None:
     print(f"{venv}: ready ({time.monotonic() - started:.0f} s)")
 
 
-def pip_install(venv: Path, *arguments: str) -> None:
-    """Run pip in the environment, never following dependencies."""
+def pip_install(venv: Path) -> list[str]:
+    """Return the command line of the environment's pip, which never follows dependencies.
+
+    Not compiling thousands of modules that nothing imports saves a minute; Python compiles the
+    others when they are first imported.
+    """
     command = [str(venv / "bin" / "python"), "-m", "pip", "install", "--quiet", "--no-deps"]
-    run([*command, "--disable-pip-version-check", *arguments])
+    return [*command, "--no-compile", "--disable-pip-version-check"]
+
+
+@contextmanager
+def hashed(requirements: Sequence[str]) -> Iterator[list[str]]:
+    """Yield pip's arguments for requirements that carry their hashes."""
+    with tempfile.NamedTemporaryFile("w", suffix=".lock", encoding="utf-8") as file:
+        file.write("\n".join(requirements) + "\n")
+        file.flush()
+        yield ["--require-hashes", "--only-binary", ":all:", "-r", file.name]
+
+
+def requirements_of(lock: Path) -> list[str]:
+    """Return a lock's requirements, each with its continued hash lines."""
+    text = lock.read_text(encoding="utf-8").replace("\\\n", " ")
+    return [line for line in text.splitlines() if line and not line.startswith("#")]
+
+
+def install_torch(venv: Path, requirement: str) -> None:
+    """Install torch: its CPU build where pip finds one, else its CUDA build (6 GB) whole.
+
+    Asked for by its plain version, pip takes a file whose hash its index names before a local
+    one, so the CPU build is asked for first by its own version.
+    """
+    with hashed([re.sub(r"^(torch==\S+)", r"\1+cpu", requirement)]) as arguments:
+        tried = subprocess.run([*pip_install(venv), *arguments], check=False, capture_output=True)
+    if tried.returncode == 0:
+        return
+    print("torch's CPU build is not in pip's indexes; installing its CUDA build ...", flush=True)
+    with hashed([requirement, *requirements_of(HERE / "torch-cuda.lock")]) as arguments:
+        run([*pip_install(venv), *arguments])
 
 
 def install_lock(venv: Path, lock: Path) -> None:
-    """Install one lock file; after torch's CUDA build also the libraries it loads."""
-    hashed = ("--require-hashes", "--only-binary", ":all:", "-r")
+    """Install one lock file: torch, which is most of the bytes, beside everything else.
+
+    The packages share no file and nothing is resolved, so two pips may write at once.
+    """
     print(f"installing {lock.name} ...", flush=True)
-    pip_install(venv, *hashed, str(lock))
-    if lock.name == "demo.lock" and not torch_is_cpu_build(str(venv / "bin" / "python")):
-        print("torch came as its CUDA build; installing the libraries it loads ...", flush=True)
-        pip_install(venv, *hashed, str(HERE / "torch-cuda.lock"))
+    requirements = requirements_of(lock)
+    torch = [line for line in requirements if line.startswith("torch==")]
+    others = [line for line in requirements if line not in torch]
+    with ThreadPoolExecutor() as pool, hashed(others) as arguments:
+        jobs = [pool.submit(run, [*pip_install(venv), *arguments])]
+        jobs += [pool.submit(install_torch, venv, line) for line in torch]
+        for job in jobs:
+            job.result()
 
 
 def install_project(venv: Path) -> None:
     """Install evalharness itself, editable, and see that everything imports."""
-    pip_install(venv, "--no-build-isolation", "--editable", str(HERE.parent))
+    run([*pip_install(venv), "--no-build-isolation", "--editable", str(HERE.parent)])
     run([str(venv / "bin" / "python"), "-c", "import torch, transformers, vllm, evalharness"])
 
 
