@@ -11,7 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from evalharness.errors import PlanError
-from evalharness.pairing import nll_label, nll_tables, outcome_tables, slots, suite_modes
+from evalharness.pairing import (
+    nll_label,
+    nll_tables,
+    outcome_tables,
+    slots,
+    speed_repeats,
+    suite_modes,
+)
 from evalharness.route_coverage import uncovered
 from evalharness.runs import Run, declared_scorers
 from evalharness.types import AA
@@ -111,6 +118,7 @@ def comparable(run: Run) -> dict[str, Any]:
     return {
         "manifest": plan["manifest"]["sha256"],
         "scorers": dict(sorted(run.scorers.items())),
+        "speed_repeats": speed_repeats(plan),
         **{name: plan[name] for name in kept},
         "arms": {arm["name"]: arm["digest"] for arm in plan["arms"]},
     }

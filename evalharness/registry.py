@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evalharness import bfcl, gsm8k, nll, schema
+from evalharness import bfcl, gsm8k, nll, schema, speed
 from evalharness.errors import ManifestError
 from evalharness.suite import Suite
 
@@ -11,6 +11,7 @@ SUITES: tuple[Suite, ...] = (
     schema.SUITE,
     gsm8k.SUITE,
     nll.SUITE,
+    speed.SUITE,
 )
 
 

@@ -7,7 +7,7 @@ line in `registry.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
 from evalharness.types import Case, NllRow, Request, RequestContext, Response, Score
@@ -33,7 +33,8 @@ class CellAnnotator(Protocol):
 class Suite:
     """One suite.
 
-    kind: "verdict" suites give Scores, "nll" suites give NllRows.
+    kind: "verdict" suites give Scores, "nll" suites give NllRows; "speed" suites give Scores that
+        say whether a response can be timed, and judge no quality.
     modes: how a case may be asked; each is a cell of its own.
     to_case: (row id, raw row of the data source) -> Case. Raises ManifestError on a bad row.
     request: (Case, RequestContext) -> Request; deterministic.
@@ -41,10 +42,12 @@ class Suite:
     score_vector: one row of `evalharness score`'s input and a scorer version -> output row;
         None where the suite has no vectors.
     annotate_cell: applied to all token rows of a cell before they are stored; None for none.
+    needs_args: mode -> words that a started server's command line must hold, since without
+        them no answer of that mode could count.
     """
 
     name: str
-    kind: Literal["verdict", "nll"]
+    kind: Literal["verdict", "nll", "speed"]
     modes: tuple[str, ...]
     to_case: ToCase
     request: ToRequest
@@ -53,3 +56,4 @@ class Suite:
     token_scorers: Mapping[str, TokenScorer]
     score_vector: VectorScorer | None = None
     annotate_cell: CellAnnotator | None = None
+    needs_args: Mapping[str, tuple[str, ...]] = field(default_factory=dict)

@@ -35,6 +35,7 @@ def run(args: argparse.Namespace) -> int:
     import json
 
     from evalharness.arms import launch_order, load_arms_file, with_digests
+    from evalharness.factorial.planning import replays_of, speed_repeats_of
 
     file, facts = with_digests(load_arms_file(args.file))
     order = launch_order(
@@ -42,7 +43,8 @@ def run(args: argparse.Namespace) -> int:
         aa=file.aa,
         order=file.order,
         seed=args.seed,
-        replays=int((file.plan or {}).get("replays", 1)),
+        replays=replays_of(file),
+        speed_repeats=speed_repeats_of(file),
     )
     if args.json:
         arms = [{**dataclasses.asdict(arm), "levels": dict(arm.levels)} for arm in file.arms]

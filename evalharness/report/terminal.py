@@ -56,6 +56,8 @@ def _print_arms(document: Mapping[str, Any], console: Console) -> None:
             Text(printable(arm["name"])), _verdict(arm["verdict"]), Text(printable(arm["reason"]))
         )
     console.print(verdicts)
+    for arm in (document.get("speed") or {}).get("arms", []):
+        console.print(Text(printable(f"speed of {arm['arm']}: {arm['sentence']}")))
 
 
 def _print_paths(paths: Sequence[Path], stream: TextIO) -> None:
