@@ -33,7 +33,7 @@ model: $(VENV)/.demo
 
 demo: START := $(shell date +%s)
 demo: $(VENV)/.demo model
-	$(BIN)/python tools/demo.py --model $(MODEL) --started $(START)
+	$(BIN)/python -m tools.demo --model $(MODEL) --started $(START)
 
 test: $(VENV)/.installed model lint types
 	$(BIN)/evalharness data fetch bfcl

@@ -4,7 +4,8 @@
 Run from the repository's root after the environment and the model are made (the Makefile does
 both). Run again after an interruption, it continues; run again when finished, it prints the table.
 
-  python tools/demo.py --model .demo/model [--out runs/demo] [--write-budget docs/demo-budget.md]
+  python -m tools.demo --model .demo/model [--out runs/demo] [--size full|small]
+                       [--write-budget docs/demo-budget.md]
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 ARMS = Path("manifests/arms/demo.yaml")
-MANIFEST = Path("manifests/demo.json")
+MANIFESTS = {"full": Path("manifests/demo.json"), "small": Path("manifests/demo-small.json")}
 CONCURRENCY = "1,4,8,16"
 SEED = "7"
 BUDGET_S = 20 * 60
@@ -31,6 +32,7 @@ def main() -> int:
     parser.add_argument("--model", type=Path, default=Path(".demo/model"))
     parser.add_argument("--out", type=Path, default=Path("runs/demo"))
     parser.add_argument("--started", type=float, help="when `make demo` began, in epoch seconds")
+    parser.add_argument("--size", choices=sorted(MANIFESTS), help="default: by the machine's pace")
     parser.add_argument("--write-budget", type=Path, metavar="FILE")
     args = parser.parse_args()
     expected = ROOT / ".demo" / "model"
@@ -43,7 +45,8 @@ def main() -> int:
     if fetched != 0:
         return fetched
     command = [sys.executable, "-m", "evalharness", "factorial"]
-    command += ["--arms", str(ARMS), "--manifest", str(MANIFEST), "--out", str(args.out)]
+    manifest = MANIFESTS[args.size or started_size(args.out) or size_by_pace()]
+    command += ["--arms", str(ARMS), "--manifest", str(manifest), "--out", str(args.out)]
     command += ["--concurrency", CONCURRENCY, "--seed", SEED]
     print(f"$ evalharness {' '.join(command[3:])}", flush=True)
     code = subprocess.run(command, cwd=ROOT, check=False).returncode
@@ -57,6 +60,29 @@ def main() -> int:
     if code == 0:
         print(f"\nreport: {(args.out / 'report' / 'index.html').resolve()}")
     return code
+
+
+def started_size(run: Path) -> str | None:
+    """Return the size of a run that was begun, whose plan is frozen; None without one."""
+    plan = run / "plan.json"
+    if not plan.is_file():
+        return None
+    name = _read(plan)["manifest"]["name"]
+    return next((size for size, path in MANIFESTS.items() if path.stem == name), None)
+
+
+def size_by_pace() -> str:
+    """Time a decoding step and say which manifest this machine ends in time."""
+    from tools.demo_pace import MOST_STEP_S, step_seconds
+
+    step_s = step_seconds()
+    size = "full" if step_s <= MOST_STEP_S else "small"
+    print(
+        f"a decoding step's arithmetic takes {1000 * step_s:.0f} ms here, so the {size} manifest "
+        f"is asked (at most {1000 * MOST_STEP_S:.0f} ms for the full one; or give --size)",
+        flush=True,
+    )
+    return size
 
 
 def budget(run: Path, *, setup_s: float | None, factorial_s: float) -> str:

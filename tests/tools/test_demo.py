@@ -1,0 +1,41 @@
+"""`make demo`: which manifest is asked, and that a begun run keeps its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from evalharness.manifest import load_manifest
+from tools import demo, demo_pace
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def test_the_pace_decides_and_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for step_s, size in ((0.02, "full"), (0.5, "small")):
+        monkeypatch.setattr(demo_pace, "step_seconds", lambda step_s=step_s: step_s)
+        assert demo.size_by_pace() == size
+        assert f"{size} manifest" in capsys.readouterr().out
+
+
+def test_a_step_is_really_computed() -> None:
+    assert demo_pace.step_seconds() > 1e-3  # 540 MB of weights at 500 GB/s
+
+
+def test_a_begun_run_keeps_its_manifest(tmp_path: Path) -> None:
+    assert demo.started_size(tmp_path) is None
+    for size, path in demo.MANIFESTS.items():
+        name = load_manifest(ROOT / path).name
+        (tmp_path / "plan.json").write_text(json.dumps({"manifest": {"name": name}}))
+        assert demo.started_size(tmp_path) == size
+
+
+def test_both_sizes_have_every_suite_and_enough_cases_for_a_mean() -> None:
+    for path in demo.MANIFESTS.values():
+        entries = load_manifest(ROOT / path).entries
+        assert {"bfcl", "schema", "gsm8k", "nll"} <= set(entries)
+        assert len(entries["nll"].case_ids) >= 60
