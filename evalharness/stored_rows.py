@@ -26,12 +26,16 @@ MOST_TOKENS = 1 << 40
 
 @dataclass(frozen=True, slots=True)
 class CaseScore:
-    """One scored response. `output_tokens` and `truncated` are None where the scorer had none."""
+    """One scored response. `output_tokens` and `truncated` are None where the scorer had none.
+
+    `rule` says by which rule a reading differs from its suite's official one.
+    """
 
     outcome: Outcome
     reason: str
     output_tokens: int | None = None
     truncated: bool | None = None
+    rule: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +134,7 @@ def _score_of(row: Mapping[str, Any], stale: bool, scorer: str) -> CaseScore:
         _text(row["reason"]),
         tokens if type(tokens) is int and 0 <= tokens < MOST_TOKENS else None,
         truncated if isinstance(truncated, bool) else None,
+        _text(detail.get("rule", "")),
     )
 
 

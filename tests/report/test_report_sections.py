@@ -344,3 +344,37 @@ def test_cases_that_a_scorer_excludes_are_listed_and_not_counted(tmp_path: Path)
 def test_suite_of_nll_is_kept_out_of_the_counts(tmp_path: Path) -> None:
     plant = Plant(suites=(BFCL, NLL), factors=ONE_FACTOR, concurrency=(1,))
     assert {row["suite"] for row in report(plant_run(tmp_path / "r", plant))["counts"]} == {"bfcl"}
+
+
+@pytest.mark.parametrize(
+    ("runners", "said"),
+    [
+        ({"hc": "v2"}, "served by model runner v2, the control by model runner v1"),
+        ({"hc": None}, "served by an unknown model runner, the control by model runner v1"),
+        ({"control": "v2", "aa": "v2", "hc": "v2"}, ""),
+        ({"control": None, "aa": None, "hc": None}, ""),
+    ],
+)
+def test_forced_decode_is_compared_under_one_model_runner(
+    tmp_path: Path, runners: dict[str, str | None], said: str
+) -> None:
+    prefill = SuiteSpec("nll2", "prefill", 60, "nll", "raw/1")
+    plant = Plant(
+        suites=(SMALL_NLL, prefill), factors=ONE_FACTOR, concurrency=(4,),
+        margins={"nll.decode": NLL_MARGIN},
+    )  # fmt: skip
+    run = plant_run(tmp_path / "run", plant)
+    for arm, runner in runners.items():
+        for file in (run / "arms" / arm).glob("*/server.json"):
+            file.write_text(json.dumps({**json.loads(file.read_text()), "runner": runner}))
+    write_sums(run)
+    document = report(run)
+    decode, scored = (
+        next(c for c in document["nll"]["cells"] if (c["mode"] == "decode") is wanted)
+        for wanted in (True, False)
+    )
+    assert decode["verdict"] == ("incomplete" if said else "admitted")
+    assert [row["reason"] for row in document["unobserved"]] == [f"{said}: not comparable"] * bool(
+        said
+    )
+    assert scored["summary"]["cases"] == 60  # prefill needs no processor
