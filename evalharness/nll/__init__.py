@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from evalharness.nll.cases import to_case
 from evalharness.nll.overlap import annotate
-from evalharness.nll.request import MODES, to_request
+from evalharness.nll.request import DECODE, MODES, PROCESSOR_ARGS, to_request
 from evalharness.nll.score import SCORER, score_tokens
 from evalharness.suite import Suite
 
@@ -18,4 +18,5 @@ SUITE = Suite(
     default_scorer=SCORER,
     token_scorers={SCORER: score_tokens},
     annotate_cell=annotate,
+    needs_args={DECODE: PROCESSOR_ARGS},
 )

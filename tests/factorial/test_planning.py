@@ -68,6 +68,36 @@ def test_a_plan_that_cannot_be_kept_is_refused(change: dict[str, str], said: str
     assert said in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("args", "refused"),
+    [
+        ("[]", True),
+        ("[--logits-processors, other:Class]", True),
+        ("[--logits-processors, 'evalharness.nll.processor:ForcedTokens']", False),
+        ("[--logits-processors, other:Class, 'evalharness.nll.processor:ForcedTokens']", False),
+        ("['--logits-processors=evalharness.nll.processor:ForcedTokens']", False),
+    ],
+)
+def test_forced_decode_needs_its_processor_in_every_server(args: str, refused: bool) -> None:
+    text = f"""\
+model: {{path: /m, served_name: demo}}
+server: {{args: {args}}}
+factors: {{hc: {{off: {{}}, on: {{args: [--x]}}}}}}
+control: {{hc: off}}
+"""
+    file = parse_arms(text.encode(), "a.yaml")
+    launches = launch_order(["control", "hc"], aa=False, order="randomized", seed=7, replays=1)
+    manifest = load_manifest(ROOT / "manifests/nll-demo.json")
+    if not refused:
+        assert build_plan(file, manifest, launches, Asked((1,), 7, {}))["arms"]
+        return
+    with pytest.raises(PlanError) as caught:
+        build_plan(file, manifest, launches, Asked((1,), 7, {}))
+    said = str(caught.value)
+    assert "mode decode" in said and "not found in arm control, hc" in said
+    assert "--logits-processors evalharness.nll.processor:ForcedTokens" in said
+
+
 def test_a_margin_of_a_suite_that_this_manifest_lacks_is_no_mistake() -> None:
     assert plan_of(margins="{bfcl: 0.1, schema: 0.1}")["margins"] == {"bfcl": 0.1, "schema": 0.1}
 

@@ -19,7 +19,7 @@ from evalharness.nll.capture import (
     refused_decode,
     to_prompt,
 )
-from evalharness.nll.runner import announcement, runner_of_log, runners_disagree
+from evalharness.nll.runner import announcement, runner_of_log
 from evalharness.nll.windows import windows
 from evalharness.types import Response, Sampling
 from tests.nll.answers import answer, case, context, decoded
@@ -129,6 +129,3 @@ def test_the_runner_is_read_from_the_log_and_must_be_one() -> None:
     log = f"INFO x\n(Worker) {announcement('v1')}\n"
     assert runner_of_log(log) == "v1" and runner_of_log("INFO\n") is None
     assert runner_of_log(log + announcement("v2")) is None
-    assert runners_disagree({"a": "v1", "b": "v1"}) == ""
-    assert "different model runners" in runners_disagree({"a": "v1", "b": "v2"})
-    assert "not known for b" in runners_disagree({"a": "v1", "b": None})
