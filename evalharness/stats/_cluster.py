@@ -8,7 +8,7 @@ Intervals: Efron & Tibshirani 1993, chapters 12 to 14.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -151,7 +151,8 @@ def _sparse(s: FloatArray, m: FloatArray, margin: float, alpha: float) -> Equiva
     g, k = s.size, int(np.count_nonzero(s))
     largest = float(np.abs(s).max()) * g / float(m.sum())
     share = margin / largest if largest > 0 else math.inf
-    p = 0.0 if share >= 1 else float(bdtr(k, g, share))
+    # at exactly the margin nothing is shown, rounding of the ratio included
+    p = 0.0 if share > 1 + 1e-12 else float(bdtr(k, g, min(share, 1.0)))
     half = clopper_pearson(k, g, 1 - 2 * alpha).upper * largest
     signs = sign_test(int((s > 0).sum()), int((s < 0).sum()))
     return Equivalence(
@@ -167,18 +168,41 @@ def ratio_equivalence(
     n_resamples: int,
     seed: int,
     alpha: float = 0.025,
+    resolution: float = 0.0,
 ) -> Equivalence:
     """Test |sum(S)/sum(m)| < margin by two one-sided studentized cluster-bootstrap tests.
 
     `margin` is in the unit of S per m. Where so few clusters differ from zero that a resample
     often has no spread, the studentized value does not exist; the method is then "sparse": a
     Clopper-Pearson bound of the share of clusters that differ, times the largest difference
-    seen. Shapes, errors: cluster_ratio; ValueError also on margin <= 0.
+    seen. A cluster whose own ratio is within `resolution` counts as not different and
+    `resolution` is taken off the margin, which keeps the test valid (the ratio moves by no
+    more): rounding dust beside one real difference has no studentized value either.
+    Shapes, errors: cluster_ratio; ValueError also unless 0 <= resolution < margin.
     """
     s, m = _clusters(sums, sizes)
     require_open_unit(alpha=alpha)
     if not margin > 0:
         raise ValueError(f"margin: expected > 0 in the unit of the ratio, found {margin}")
+    if not 0 <= resolution < margin:
+        raise ValueError(f"resolution: expected 0 <= resolution < {margin}, found {resolution}")
+    found = _equivalence(
+        np.where(np.abs(s) <= resolution * m, 0.0, s),
+        m,
+        margin=margin - resolution,
+        n_resamples=n_resamples,
+        seed=seed,
+        alpha=alpha,
+    )
+    ratio = cluster_ratio(s, m)
+    low, high = found.interval
+    interval = Interval(low - resolution, high + resolution)
+    return replace(found, estimate=ratio.estimate, se=ratio.se, interval=interval)
+
+
+def _equivalence(
+    s: FloatArray, m: FloatArray, *, margin: float, n_resamples: int, seed: int, alpha: float
+) -> Equivalence:
     sample = _resample(s, m, n_resamples, seed)
     limits = _studentized_limits(sample, 1 - 2 * alpha)
     if sample.ratio.se == 0 or not all(math.isfinite(limit) for limit in limits):

@@ -31,6 +31,7 @@ from evalharness.verdicts.types import AaCheck
 MIN_CASES = 60
 # describes the tail where no margin was declared
 _DEFAULT_TAIL_NATS = 0.5
+_DISPLAY_NATS = 0.001
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,8 +95,8 @@ class _Mean:
 def _mean(plan: PlanFacts, d: Deltas, margin: NllMargin | None) -> _Mean:
     found = mean_of(
         d,
-        # without a margin only the interval is shown, and that does not depend on it
-        margin_nats=1.0 if margin is None else margin.nats_per_token,
+        # without a margin only the interval is shown: this one keeps rounding out of it
+        margin_nats=_DISPLAY_NATS if margin is None else margin.nats_per_token,
         alpha=plan.alpha,
         seed=plan.seed,
     )

@@ -88,6 +88,30 @@ def test_sparse_differences_get_a_bound_and_not_an_empty_interval() -> None:
     assert (nothing.p, nothing.interval, nothing.p_shift) == (0.0, (0.0, 0.0), 1.0)
 
 
+def test_rounding_dust_beside_one_difference_is_not_studentized() -> None:
+    sums = np.zeros(60)
+    sums[3], sums[10:16] = 4e-4, 1e-8 * np.array([1, -2, 1, 3, -1, 2])
+    sizes = np.full(60, 16.0)
+    options = {"margin": 0.002, "n_resamples": 10_000, "seed": 1}
+    without = stats.ratio_equivalence(sums, sizes, **options)
+    assert without.method == "studentized" and without.p > 0.025  # each case moved < margin / 80
+    found = stats.ratio_equivalence(sums, sizes, resolution=2e-5, **options)
+    assert found.p <= 0.001
+    assert found.estimate == without.estimate and found.se == without.se
+    assert -0.002 < found.interval.lower <= -2e-5 and 2e-5 <= found.interval.upper < 0.002
+
+
+def test_a_resolution_is_taken_off_the_margin() -> None:
+    """Every case a hair under the resolution: the mean is as large, and must not be admitted."""
+    sizes = np.full(80, 10.0)
+    at_margin = sizes * 0.002
+    for resolution in (0.0, 0.0005, 0.001):
+        options = {"margin": 0.002, "n_resamples": 500, "seed": 1, "resolution": resolution}
+        assert stats.ratio_equivalence(at_margin, sizes, **options).p > 0.9
+    with pytest.raises(ValueError, match="resolution"):
+        stats.ratio_equivalence(at_margin, sizes, **{**options, "resolution": 0.002})
+
+
 def test_miller_clustered_error_agrees_but_for_the_small_sample_factor() -> None:
     rng = np.random.default_rng(24)
     tokens = [rng.normal(rng.normal(), 1, size=40) for _ in range(50)]
