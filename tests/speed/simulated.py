@@ -51,7 +51,7 @@ class World:
     prefill_ms: float = 5.0
     launch_sd: float = 0.008
     step_sd: float = 0.04
-    stall_share: float = 0.004
+    stall_share: float = 0.001
     drift: float = 0.15
 
 

@@ -1,0 +1,148 @@
+"""Is a planted slowdown found, and is nothing found where nothing is planted?
+
+Each run is the real command, `evalharness factorial`, over three arms (control, its A/A launch, and
+an arm behind a delaying proxy), with its report; server and proxies are benchmarks/decode_server.py
+in a process of their own. Control and arm both go through a proxy, the control's factor being 1.
+
+  python -m benchmarks.bench_planted_slowdown [--slowdown 1.05] [--runs 10] [--null-runs 20]
+
+Writes docs/results/planted_slowdown.json and prints its table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULT = ROOT / "docs" / "results" / "planted_slowdown.json"
+CONCURRENCY = 4
+FIGURES = ("output_tokens_per_s", "step_ms")
+
+
+def one_run(folder: Path, *, factor: float, seed: int, repeats: int) -> dict[str, Any]:
+    """Run the factorial once; returns what its report says of the arm behind the proxy."""
+    server = subprocess.Popen(
+        [sys.executable, "-m", "benchmarks.decode_server", "--factors", f"1.0,{factor}"],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert server.stdout is not None
+        ports = [int(text) for text in server.stdout.readline().split()]
+        command = [sys.executable, "-m", "evalharness", "factorial"]
+        command += ["--arms", str(_arms(folder, ports, repeats)), "--manifest"]
+        command += [str(_manifest(folder)), "--out", str(folder / "run"), "--seed", str(seed)]
+        done = subprocess.run(
+            command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=600
+        )
+    finally:
+        assert server.stdin is not None
+        server.stdin.close()
+        server.wait(timeout=10)
+    if done.returncode != 0:
+        raise RuntimeError(f"the factorial ended with {done.returncode}:\n{done.stdout[-2000:]}")
+    report = json.loads((folder / "run" / "report" / "report.json").read_text(encoding="utf-8"))
+    rows = {(r["arm"], r["figure"]): r for r in report["speed"]["contrasts"]}
+    return {
+        "factor": factor,
+        "seed": seed,
+        "idle_share": report["idle"][0]["share"],
+        **{figure: _short(rows["proxy", figure]) for figure in FIGURES},
+        "aa": {figure: rows["aa", figure]["claim"] for figure in FIGURES},
+    }
+
+
+def _short(row: dict[str, Any]) -> dict[str, Any]:
+    return {name: row[name] for name in ("claim", "ratio", "saved_ms", "repeats", "reason")}
+
+
+def _arms(folder: Path, ports: list[int], repeats: int) -> Path:
+    path = folder / "arms.yaml"
+    levels = ", ".join(
+        f"{name}: {{endpoint: {{base_url: 'http://127.0.0.1:{port}', served_name: ticks}}}}"
+        for name, port in zip(("off", "on"), ports, strict=True)
+    )
+    path.write_text(
+        f"factors: {{proxy: {{{levels}}}}}\ncontrol: {{proxy: off}}\norder: alternating\n"
+        f"plan: {{alpha: 0.025, margins: {{}}, speed_repeats: {repeats}, "
+        f"gate_concurrency: [{CONCURRENCY}]}}\n",
+        encoding="utf-8",
+    )
+    return path
+
+
+def _manifest(folder: Path) -> Path:
+    document = json.loads((ROOT / "manifests" / "speed-small.json").read_text(encoding="utf-8"))
+    entry = document["suites"]["speed"]
+    entry["options"]["waves"] = 3
+    entry["sampling"]["max_tokens"] = 24
+    path = folder / "manifest.json"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return path
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Return the result as a Markdown table."""
+    lines = [
+        "| planted | runs | figure | slower found | faster found | median ratio (arm/control) | "
+        "median half-width of the interval |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for factor in sorted({row["factor"] for row in rows}, reverse=True):
+        chosen = [row for row in rows if row["factor"] == factor]
+        for figure in FIGURES:
+            found = [row[figure] for row in chosen]
+            claims = [one["claim"] for one in found]
+            ratios = sorted(one["ratio"]["estimate"] for one in found)
+            widths = sorted((one["ratio"]["upper"] - one["ratio"]["lower"]) / 2 for one in found)
+            middle = len(found) // 2
+            lines.append(
+                f"| {100 * (factor - 1):+.1f}% | {len(chosen)} | {figure} | "
+                f"{claims.count('slower')} | {claims.count('faster')} | {ratios[middle]:.4f} | "
+                f"{widths[middle]:.4f} |"
+            )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    """Run everything and write the result."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--slowdown", type=float, default=1.05)
+    parser.add_argument("--runs", type=int, default=10)
+    parser.add_argument("--null-runs", type=int, default=20)
+    parser.add_argument("--repeats", type=int, default=8)
+    parser.add_argument("--out", type=Path, default=RESULT)
+    args = parser.parse_args()
+    asked = [(args.slowdown, seed) for seed in range(1, args.runs + 1)]
+    asked += [(1.0, seed) for seed in range(1, args.null_runs + 1)]
+    rows = []
+    began_s = time.monotonic()
+    for factor, seed in asked:
+        with tempfile.TemporaryDirectory() as folder:
+            row = one_run(Path(folder), factor=factor, seed=seed, repeats=args.repeats)
+        rows.append(row)
+        said = ", ".join(f"{figure} {row[figure]['claim']}" for figure in FIGURES)
+        print(f"factor {factor:g} seed {seed}: {said}", flush=True)
+    result = {
+        "machine": {"cpus": os.cpu_count(), "load": os.getloadavg()},
+        "seconds": round(time.monotonic() - began_s, 1),
+        "repeats": args.repeats,
+        "concurrency": CONCURRENCY,
+        "runs": rows,
+    }
+    args.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    print(table(rows), end="")
+
+
+if __name__ == "__main__":
+    main()
