@@ -110,6 +110,7 @@ def test_union_and_gaps_equal_counting_every_nanosecond(spans: list[tuple[int, i
         ("vllm::unified_attention_with_output", "attention"),
         ("kernel_unified_attention_2d", "attention"),
         ("void vllm::reshape_and_cache_flash_kernel<__half>(x)", "kv cache"),
+        ("vllm::unified_kv_cache_update", "kv cache"),
         ("fused_moe_kernel", "moe"),
         ("void vllm::moe::topkGatingSoftmax<8, 512>(float const*)", "moe"),
         ("nvjet_hsh_64x8_64x16_4x1_v_bz_TNT", "gemm"),
