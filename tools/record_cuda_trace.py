@@ -19,17 +19,16 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
+from tools.toy_decode import ANNOTATION, Decode, Runner
+
 ROOT = Path(__file__).resolve().parents[1]
 LIMIT_BYTES = 300_000
-ROWS = 16
-HIDDEN, HEADS, HEAD_DIM, CONTEXT, VOCABULARY = 2560, 8, 128, 256, 8192
-ANNOTATION = f"execute_context_0(0)_generation_{ROWS}({ROWS})"
 # Operation -> (case of its bench, candidate): inputs of one set, as the bench makes them.
 OURS: dict[str, tuple[str, str]] = {
     "gdn_split": ("M16 fp16", "projection, kernel, qkv a view"),
@@ -40,7 +39,6 @@ OURS: dict[str, tuple[str, str]] = {
 }
 FEWEST = ("gdn_split",)
 BUILD_S = 14.0
-Runner = Callable[[int], object]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -184,54 +182,6 @@ def _runner(place: Any, name: str) -> Runner:
     if place.type == "cuda":
         torch.cuda.synchronize()
     return run
-
-
-class Decode:
-    """One decode step of a toy layer at 16 rows: fp16 on the given device, seeded."""
-
-    def __init__(self, place: Any, ours: Sequence[Runner]) -> None:
-        import torch
-
-        generator = torch.Generator(device=place).manual_seed(7)
-
-        def random(*shape: int) -> Any:
-            made = torch.randn(*shape, generator=generator, device=place, dtype=torch.float32)
-            return (made * shape[-1] ** -0.5).half()
-
-        self.ours = ours
-        self.x, self.norm = random(ROWS, HIDDEN), random(HIDDEN)
-        self.q_weight = random(HEADS * HEAD_DIM, HIDDEN)
-        self.keys = random(ROWS, HEADS, CONTEXT, HEAD_DIM)
-        self.values = random(ROWS, HEADS, CONTEXT, HEAD_DIM)
-        self.out_weight = random(HIDDEN, HEADS * HEAD_DIM)
-        self.head = random(VOCABULARY, HIDDEN)
-        self.logits = torch.zeros(ROWS, VOCABULARY, device=place, dtype=torch.float16)
-        self.tokens = torch.zeros(ROWS, 1, dtype=torch.int64, pin_memory=place.type == "cuda")
-
-    def compute(self) -> None:
-        """The part that a CUDA graph can hold."""
-        from torch.nn import functional as F
-
-        normed = F.rms_norm(self.x, (HIDDEN,), self.norm)
-        for run in self.ours:
-            run(0)
-        q = F.linear(normed, self.q_weight).view(ROWS, HEADS, 1, HEAD_DIM)
-        attended = F.scaled_dot_product_attention(q, self.keys, self.values)
-        hidden = self.x + F.linear(attended.reshape(ROWS, -1), self.out_weight)
-        self.logits.copy_(F.linear(F.silu(hidden), self.head))
-
-    def sample(self) -> None:
-        """Top-40 sampling, and the tokens to the host."""
-        import torch
-
-        kept = torch.softmax(self.logits.float(), -1).topk(40)
-        choice = torch.multinomial(kept.values, 1)
-        self.tokens.copy_(kept.indices.gather(1, choice), non_blocking=True)
-
-    def step(self) -> None:
-        """One eager step."""
-        self.compute()
-        self.sample()
 
 
 def _captured(work: Decode) -> Any:

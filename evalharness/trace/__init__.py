@@ -6,9 +6,10 @@ attribution sums by family and by name; envelope, busy time, overlap, gaps
 purity      is it decode at C and nothing else: refused where a step had prefill in it
 document    trace.json (formats/trace.schema.json) and its Markdown table
 gate        when C streams have been in pure decode for long enough
+asked       what the streams ask for
 streams     the C streams, and the profile asked for in the middle of them
 session     the arm's server, started or used; the trace's files
 command     what `evalharness trace` does, from its arguments to its files
 
-Everything above `streams` is offline: no server, no client.
+Everything above `asked` is offline: no server, no client.
 """

@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from evalharness.checked_json import read_checked
 from evalharness.errors import IncompleteError, PlanError
@@ -16,6 +16,9 @@ from evalharness.trace.chrome import read_trace
 from evalharness.trace.document import build_document, write_document
 from evalharness.trace.families import DEFAULT, read_families
 from evalharness.trace.purity import Counters, Purity, judge
+
+if TYPE_CHECKING:
+    from evalharness.trace.streams import Profiled
 
 Document = dict[str, Any]
 
@@ -50,10 +53,10 @@ def trace_run(
 ) -> tuple[Document, Path]:
     """Profile arm `name` of RUN; returns the document and RUN/trace/<arm>/<number>.
 
-    asked: the fields of streams.Asked but the model. running: those of session.Running.
+    asked: the fields of asked.Asked but the model. running: those of session.Running.
     """
     from evalharness.trace import session
-    from evalharness.trace.streams import Asked
+    from evalharness.trace.asked import Asked
 
     plan = read_checked(run / "plan.json", "plan", error=PlanError)
     digest = hashlib.sha256((run / "plan.json").read_bytes()).hexdigest()
@@ -65,16 +68,6 @@ def trace_run(
     found, how, record = asyncio.run(
         session.trace_arm(job, Asked(model=arm.served_name, **asked), say)
     )
-    profile = {
-        "concurrency": asked["concurrency"],
-        "confirm": asked["confirm"],
-        "confirmed": how.confirmed,
-        "outputs": asked["outputs"],
-        "profiled_outputs": list(how.profiled_outputs),
-        "prompt_tokens": list(how.prompt_tokens) if how.prompt_tokens else None,
-        "started_s": how.started_s,
-        "stopped_s": how.stopped_s,
-    }
     facts = {
         "plan_sha256": digest,
         "arm": arm.name,
@@ -89,10 +82,24 @@ def trace_run(
         concurrency=asked["concurrency"],
         unproven=False,
         run=facts,
-        profile=profile,
+        profile=_profile(asked, how),
         counters=(how.before, how.after),
     )
     return document, folder
+
+
+def _profile(asked: Mapping[str, Any], how: Profiled) -> dict[str, Any]:
+    """Return how the profile was asked for, as trace.json has it."""
+    return {
+        "concurrency": asked["concurrency"],
+        "confirm": asked["confirm"],
+        "confirmed": how.confirmed,
+        "outputs": asked["outputs"],
+        "profiled_outputs": list(how.profiled_outputs),
+        "prompt_tokens": list(how.prompt_tokens) if how.prompt_tokens else None,
+        "started_s": how.started_s,
+        "stopped_s": how.stopped_s,
+    }
 
 
 def _next_folder(root: Path) -> Path:

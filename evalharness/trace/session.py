@@ -13,7 +13,8 @@ from evalharness.checked_json import read_checked
 from evalharness.errors import PlanError, ServerError, StoreError
 from evalharness.server import LaunchSpec, Server, open_server
 from evalharness.store import make_directory
-from evalharness.trace.streams import Asked, Profiled, profile
+from evalharness.trace.asked import Asked
+from evalharness.trace.streams import Profiled, profile
 from evalharness.types import AA, CONTROL, Arm, canonical_json
 
 READY_TIMEOUT_S = 900.0

@@ -13,9 +13,9 @@ import pytest
 
 from evalharness.cli.main import main
 from evalharness.errors import HarnessError, IncompleteError, PlanError, ServerError, StoreError
+from evalharness.trace.asked import Asked, prompt
 from evalharness.trace.command import trace_run
 from evalharness.trace.session import planned_arm, profiler_arguments, refuse_changed
-from evalharness.trace.streams import Asked, prompt
 from tests.trace.profiled_server import ProfiledServer
 
 ROOT = Path(__file__).parents[2]
