@@ -146,7 +146,9 @@ class _Launch:
             result = await run_launch(self._work, tools, _Telling(said))
             end = Said("end", died=result.died)
         except HarnessError as error:
-            end = Said("error", str(error), error_exit=error.exit_code)
+            # Its files have landed in RUN by the time that anybody reads this.
+            text = str(error).replace(f"{self._scratch}/", "RUN/")
+            end = Said("error", text, error_exit=error.exit_code)
         finally:
             over.set()
             await beating

@@ -41,6 +41,7 @@ def usable_nodes(
     every node and what it lacks, where none can hold one.
     """
     refuse_too_few_gpus(file, demand)
+    whole = whole_demand(demand)
     slots: dict[str, int] = {}
     lacking: list[str] = []
     for node in nodes:
@@ -50,18 +51,23 @@ def usable_nodes(
                 "launch that asks for none; give --resources GPU=N (the arms' tensor-parallel "
                 "size), or --resources CPU=N to serve without them"
             )
-        held, lack = room(node.resources, demand or {"CPU": 1}, exclusive=not demand)
+        held, lack = room(node.resources, whole, exclusive=not demand)
         if held:
             slots[node.name] = held
         else:
             lacking.append(f"node {node.name} has {lack}")
     if not slots:
-        asked = ", ".join(f"{name}={amount:g}" for name, amount in (demand or {"CPU": 1}).items())
+        asked = ", ".join(f"{name}={amount:g}" for name, amount in whole.items())
         raise HarnessError(
             f"no node can hold a launch that asks for {asked}: {'; '.join(lacking) or 'no nodes'}; "
             "lower --resources, or add nodes"
         )
     return slots, [f"left out: {text}" for text in lacking]
+
+
+def whole_demand(demand: Mapping[str, float]) -> dict[str, float]:
+    """Return all that a launch asks for: Ray wants a CPU for a task that names none."""
+    return {**demand, "CPU": demand.get("CPU", 1)}
 
 
 def refuse_too_few_gpus(file: ArmsFile, demand: Mapping[str, float]) -> None:

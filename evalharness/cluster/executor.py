@@ -14,7 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from evalharness.arms import ArmFacts, ArmsFile, PlannedLaunch
 from evalharness.cluster.board import Board
-from evalharness.cluster.checks import refuse_endpoints, refuse_other_code, usable_nodes
+from evalharness.cluster.checks import (
+    refuse_endpoints,
+    refuse_other_code,
+    usable_nodes,
+    whole_demand,
+)
 from evalharness.cluster.examining import Examined, agreed, code_identity
 from evalharness.cluster.landing import Landing
 from evalharness.cluster.placing import place
@@ -97,7 +102,7 @@ class RayExecutor:
             session=self._session,
             nodes=self._nodes,
             examined=self._examined,
-            demand=self._resources,
+            demand=whole_demand(self._resources),
             board=Board(chosen, list(self._nodes)),
             complete=set(done),
             number=next_launch(run.folder) - 1,

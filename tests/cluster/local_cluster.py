@@ -32,20 +32,26 @@ class LocalCluster:
     """Nodes node-a (the head, where drivers attach), node-b and node-c; one CPU each."""
 
     def __init__(self, env: dict[str, dict[str, str]] | None = None) -> None:
-        os.environ.update(SETTINGS)
+        # A short path: sockets have at most 107 bytes. Drivers find the same one.
+        self.folder = Path(tempfile.mkdtemp(prefix="eh-", dir="/tmp"))
+        (self.folder / "ray").mkdir()
+        self._before = dict(os.environ)
+        os.environ.update(SETTINGS, RAY_TMPDIR=str(self.folder))
         from ray.cluster_utils import Cluster
 
-        # A short path: sockets have at most 107 bytes.
-        self.folder = Path(tempfile.mkdtemp(prefix="eh-ray-", dir="/tmp"))
         self._env = env or {}
         self._cluster = Cluster()
         self._nodes: dict[str, Any] = {}
-        for name in NAMES:
-            self.add(name)
+        try:
+            for name in NAMES:
+                self.add(name)
+        except BaseException:
+            self.close()
+            raise
 
     def add(self, name: str) -> None:
         """Add a node."""
-        head = {"temp_dir": str(self.folder), "include_dashboard": False}
+        head = {"include_dashboard": False}
         with _environment(self._env.get(name, {})):
             self._nodes[name] = self._cluster.add_node(
                 num_cpus=1,
@@ -63,12 +69,19 @@ class LocalCluster:
         value: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End every process of every node and remove their files."""
         left = [pid for name in self._nodes for pid in self.processes(name)]
         self._cluster.shutdown()
         for pid in left:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         shutil.rmtree(self.folder, ignore_errors=True)
+        for name in set(os.environ) - set(self._before):
+            del os.environ[name]
+        os.environ.update(self._before)
 
     @property
     def address(self) -> str:
@@ -137,3 +150,11 @@ def descendants(root: int) -> list[int]:
         below |= more
         grown = bool(more)
     return sorted(below)
+
+
+def is_running(pid: int) -> bool:
+    """Is there such a process, and not only its entry that nobody has collected?"""
+    try:
+        return (Path(f"/proc/{pid}") / "stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False

@@ -51,6 +51,12 @@ class WideFactorial(FakeFactorial):
         """The beginning of the run mark of its processes on nodes."""
         return f"EVALHARNESS_RUN={sha256_hex(str(self.run.resolve()))[:16]}#"
 
+    @property
+    def cells(self) -> int:
+        """Cells of one arm, a cell's shards counting as one."""
+        suites = json.loads(self.manifest.read_text())["suites"].values()
+        return sum(len(suite["modes"]) for suite in suites) * len(self.concurrency.split(","))
+
     def plan(self) -> dict[str, Any]:
         """plan.json without what differs between two runs of one command by nature."""
         plan: dict[str, Any] = json.loads((self.run / "plan.json").read_text())
