@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from evalharness.noninferiority import Judgement
+from evalharness.pairing import speed_modes, speed_repeats
 from evalharness.runs import Run
+from evalharness.speed.contrasts import MIN_REPEATS
 
 # Under this share of C in flight, a cell was not really at its concurrency.
 REACHED_SHARE = 0.8
@@ -20,6 +22,7 @@ def cannot_say(
         *_reach(judged),
         *_noise(judged),
         *_levels(runs),
+        *_speed(runs[0]),
         *_load(load),
         *_scope(runs[0], judged),
         *(f"{run.name}: {note.text}." for run in runs for note in run.notes),
@@ -84,6 +87,15 @@ def _levels(runs: Sequence[Run]) -> Iterator[str]:
             "The server gave no evidence that these levels were in effect: "
             + ", ".join(unknown)
             + ". An arm that ignored its flag would look harmless."
+        )
+
+
+def _speed(run: Run) -> Iterator[str]:
+    repeats = speed_repeats(run.plan)
+    if speed_modes(run.plan) and repeats < MIN_REPEATS:
+        yield (
+            f"Each arm's speed was measured in {repeats} launch{'es' if repeats > 1 else ''}; no "
+            f"difference in speed can be shown with fewer than {MIN_REPEATS} (plan.speed_repeats)."
         )
 
 

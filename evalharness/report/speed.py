@@ -25,6 +25,7 @@ from evalharness.speed.figures import without_figures as _without
 from evalharness.speed.together import arm_speed
 from evalharness.types import CellKey
 
+CLIENT = "the client, not the server, was the limit"
 Where = tuple[str, str, int]
 _Figures = dict[tuple[int, CellKey], CellFigures]
 
@@ -110,6 +111,7 @@ def _pairs(
             unit=(slot.run, launches[0], launches[1]),
             control=sides[0],
             arm=sides[1],
+            doubt=CLIENT if any(cell and cell.record["client_bound"] for cell in cells) else "",
         )
 
 

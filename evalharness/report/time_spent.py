@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from evalharness.runs import Run
-from evalharness.stored_cell import StoredCell
+from evalharness.runs import Run, StoredCell
 
 # The bound that the harness holds itself to, inside a cell before its tail.
 IDLE_BOUND = 0.02

@@ -26,12 +26,16 @@ NOISY = "the A/A launch differs from the control here by itself"
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The two cells of one replay. `unit` names the pair of launches they ran in."""
+    """The two cells of one replay. `unit` names the pair of launches they ran in.
+
+    doubt: why nothing may be claimed from them though they have figures, "" where nothing is wrong.
+    """
 
     place: str
     unit: tuple[int, int, int]
     control: CellFigures
     arm: CellFigures
+    doubt: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +86,7 @@ class Contrast:
 def compare(pairs: Sequence[Pair], figure: str, family: Family) -> Contrast:
     """Return the contrast of one figure over the pairs of one arm and level."""
     problems = [text for pair in pairs if (text := _lacks(pair, figure))]
+    doubts = [f"{pair.place}: {pair.doubt}" for pair in pairs if pair.doubt]
     sound = [pair for pair in pairs if not _lacks(pair, figure)]
     if not sound:
         reason = problems[0] if problems else "no repeat has both arms"
@@ -95,7 +100,7 @@ def compare(pairs: Sequence[Pair], figure: str, family: Family) -> Contrast:
     logs = [_mean([math.log(b / a) for a, b in found]) for found in units.values()]
     ratio = _limits(logs, family, math.exp)
     saved = [a - b for a, b in zip(control, arm, strict=True)]
-    withheld = _withheld(len(units), cells=len(pairs), problems=problems, family=family)
+    withheld = _withheld(len(units), cells=len(pairs), problems=[*problems, *doubts], family=family)
     claim, reason = _claim(ratio, rate=figure == TOKENS_PER_S)
     return Contrast(
         figure=figure,
@@ -130,7 +135,8 @@ def _lacks(pair: Pair, figure: str) -> str:
 def _withheld(units: int, *, cells: int, problems: Sequence[str], family: Family) -> str:
     """Return why nothing may be claimed whatever the interval, "" if it may."""
     if problems:
-        return f"{len(problems)} of {cells} repeats lack it ({problems[0]})"
+        more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
+        return f"{problems[0]}{more}"
     if cells != family.planned:
         return f"{cells} repeats are there, the plan declares {family.planned}"
     if units < MIN_REPEATS:

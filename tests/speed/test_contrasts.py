@@ -91,8 +91,16 @@ def test_a_repeat_that_lacks_the_figure_is_not_left_out_in_silence() -> None:
     found[2] = Pair("repeat 2", (0, 2, 102), found[2].control, without_figures("not streamed"))
     contrast = compare(found, STEP, family())
     assert contrast.claim == "none"
-    assert contrast.reason == "1 of 6 repeats lack it (repeat 2, arm: not streamed)"
+    assert contrast.reason == "repeat 2, arm: not streamed"
     assert compare(found[2:3], STEP, family()).ratio is None
+
+
+def test_a_client_that_was_the_limit_measured_itself() -> None:
+    found = pairs(RATIOS)
+    found[1] = Pair(*(getattr(found[1], n) for n in ("place", "unit", "control", "arm")), "slow")
+    contrast = compare(found, STEP, family())
+    assert (contrast.claim, contrast.reason) == ("none", "repeat 1: slow")
+    assert contrast.ratio is not None and contrast.ratio.upper is not None
 
 
 def test_where_equal_launches_differ_nobody_is_faster() -> None:
