@@ -6,7 +6,7 @@ and read the reply in chunks. `bare` does nothing else; `harness` also times, ch
 stores every response, and counts it only once it is synced to disk. Rounds alternate; the figure
 is the median of the rounds' ratios. Timings are no test.
 
-  python benchmarks/bench_client.py [--requests 1319] [--concurrency 16] [--rounds 15] [--json F]
+  python -m benchmarks.bench_client [--requests 1319] [--concurrency 16] [--rounds 15] [--json F]
 """
 
 from __future__ import annotations
@@ -18,7 +18,6 @@ import os
 import platform
 import resource
 import statistics
-import subprocess
 import sys
 import tempfile
 import time
@@ -28,15 +27,14 @@ from pathlib import Path
 
 import aiohttp
 
+from benchmarks.loopback import QUESTION, loopback_server
 from evalharness.client import Client, Prepared
 from evalharness.drive import drive
 from evalharness.store import LineHead
 from evalharness.store.writer import ResponseWriter
 from evalharness.types import Request, canonical_json
 
-HERE = Path(__file__).parent
 KEY = "d41d8cd98f00b204e9800998ecf8427e"
-QUESTION = "A shop sells pens at 3 for 2 coins and books at 7 coins each; " * 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,16 +121,8 @@ def main() -> int:
     args = parser.parse_args()
     requests = make_requests(args.requests)
     HEADS.update({one.request.case_id: LineHead(one.request, one.digest) for one in requests})
-    server = subprocess.Popen(
-        [sys.executable, str(HERE / "instant_server.py")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert server.stdin is not None and server.stdout is not None
-    url = f"http://127.0.0.1:{server.stdout.readline().strip()}"
     rounds: dict[str, list[Round]] = {"bare": [], "harness": []}
-    try:
+    with loopback_server() as url:
         for number in range(args.rounds + 1):
             # The order alternates too, so that drift of the machine hits both alike.
             names = ("bare", "harness") if number % 2 else ("harness", "bare")
@@ -141,9 +131,6 @@ def main() -> int:
                 found = measure(runner, url, requests, args.concurrency)
                 if number:  # the first round warms up
                     rounds[name].append(found)
-    finally:
-        server.stdin.close()
-        server.wait(timeout=10)
     report(rounds, args)
     return 0
 
