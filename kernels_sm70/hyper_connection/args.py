@@ -28,7 +28,7 @@ class NormArgs(ctypes.Structure):
         *((n, _long) for n in ("residual_stride", "block_stride", "injection_stride")),
         *((n, _int) for n in ("rows", "hidden", "stream_weight_stride", "arrival_count")),
         ("eps", ctypes.c_float),
-        ("late_release", _int),
+        ("reserved", _int),
     )
 
 
@@ -42,7 +42,6 @@ class DownArgs(ctypes.Structure):
         ),
         *((n, _long) for n in ("lora_stride", "injection_stride")),
         *((n, _int) for n in ("rows", "depth", "lora_rows", "injection_rows")),
-        *((n, _int) for n in ("late_release", "reserved")),
     )
 
 
@@ -71,7 +70,6 @@ class CombineDownArgs(ctypes.Structure):
             for n in ("rows", "hidden", "stream_weight_stride", "lora_rows", "injection_rows")
         ),
         ("eps", ctypes.c_float),
-        *((n, _int) for n in ("late_release", "reserved")),
     )
 
 
@@ -82,5 +80,4 @@ class UpArgs(ctypes.Structure):
         *((n, _pointer) for n in ("lora", "weight", "normed", "mixed", "hits")),
         *((n, _long) for n in ("lora_stride", "mixed_stride")),
         *((n, _int) for n in ("rows", "rank", "columns", "hidden")),
-        *((n, _int) for n in ("late_release", "reserved")),
     )

@@ -77,17 +77,13 @@ def _vllm_boundary(
     return run
 
 
-def _planned(
-    sets: list[cases.Inputs], *, form: str, dependent: bool = True, late: bool = False
-) -> Runner:
+def _planned(sets: list[cases.Inputs], *, form: str, dependent: bool = True) -> Runner:
     device = sets[0].residual.device
     arch = runtime.architecture(device)
     kept = [cases.outputs(given) for given in sets]
     plans = [
         cases.plans(given, out, arch=arch, form=form) for given, out in zip(sets, kept, strict=True)
     ]
-    for plan in (plan for each in plans for plan in each):
-        plan.args.late_release = int(late)
 
     def run(index: int) -> object:
         for plan in plans[index]:
@@ -109,9 +105,6 @@ def _prepare_whole(
     vllm = _vllm_boundary(device, dtype)
     runners: dict[str, Runner | Absent] = {
         form: _planned(sets, form=form) for form in chain.forms(arch)
-    }
-    runners |= {
-        f"{form}, late release": _planned(sets, form=form, late=True) for form in chain.forms(arch)
     }
     chosen = chain.preferred(rows, HIDDEN, arch)
     runners[f"{chosen}, ordinary launches"] = _planned(sets, form=chosen, dependent=False)

@@ -9,18 +9,6 @@ namespace hyper_connection {
 
 constexpr int kStreams = 4;
 
-// When the next kernel of the stream may start fetching its weights. Early, the default and the form whose times are in the
-// README: at once. Late: when this kernel's own inputs have arrived, so that they do not queue behind megabytes of the
-// next kernel's weights; a candidate of the bench.
-template <class Args>
-KS_DEVICE void release_early(const Args& args) {
-  if (!args.late_release) release_successor();
-}
-template <class Args>
-KS_DEVICE void release_late(const Args& args) {
-  if (args.late_release) release_successor();
-}
-
 // ---------------------------------------------------------------------------------------------------------------------
 // combine + norm: block (stream, row). R' = f(R + B * 2 sigmoid(J / 4)); xn = f(y + y w), y = R' rsqrt(mean(R'^2) + eps)
 // ---------------------------------------------------------------------------------------------------------------------
@@ -39,7 +27,7 @@ struct NormArgs {
   long long residual_stride, block_stride, injection_stride;  // elements
   int rows, hidden, stream_weight_stride, arrival_count;
   float eps;
-  int late_release;
+  int reserved;
 };
 
 KS_DEVICE float block_sum(float value, float* partial) {
@@ -56,7 +44,7 @@ template <class S>
 KS_DEVICE void combine_norm(const NormArgs& args) {
   KS_SHARED(float, partial, kNormWarps);
   KS_SHARED(uint4, staged_weight, kNormThreads);
-  release_early(args);
+  release_successor();
   const int stream = static_cast<int>(blockIdx.x), row = static_cast<int>(blockIdx.y);
   const int column = 8 * static_cast<int>(threadIdx.x);
   const bool active = column < args.hidden;
@@ -87,7 +75,6 @@ KS_DEVICE void combine_norm(const NormArgs& args) {
   float squares = 0.0f;
 #pragma unroll
   for (int i = 0; i < 8; ++i) squares = fmaf(value[i], value[i], squares);
-  release_late(args);
   const float inverse = rsqrtf(block_sum(squares, partial) / static_cast<float>(args.hidden) + args.eps);
   float affine[8];
   wait_async_copies();
@@ -120,7 +107,6 @@ struct DownArgs {
   unsigned long long* hits;
   long long lora_stride, injection_stride;  // elements
   int rows, depth, lora_rows, injection_rows;
-  int late_release, reserved;
 };
 
 template <class S>
@@ -172,7 +158,6 @@ KS_DEVICE WarpTiles down_warp_sums(const DownArgs& args, int row_tile, int slice
     }
   }
   wait_async_copies();
-  release_late(args);
   Accumulator acc[kTiles];
 #pragma unroll
   for (int t = 0; t < kTiles; ++t) clear(acc[t]);
@@ -214,7 +199,7 @@ KS_DEVICE void down(const DownArgs& args) {
   constexpr int kTokens = 8 * kTiles, kElements = 16 * kTokens;
   KS_DYNAMIC_SHARED(unsigned char, shared);
   KS_SHARED(int, last, 1);
-  release_early(args);
+  release_successor();
   const int slice = static_cast<int>(blockIdx.x), row_tile = static_cast<int>(blockIdx.y);
   const int slices = static_cast<int>(gridDim.x), row_tiles = static_cast<int>(gridDim.y);
   const WarpTiles tiles = down_warp_sums<S, kTiles>(args, row_tile, slice, shared);
@@ -246,7 +231,7 @@ KS_DEVICE void down_clustered(const DownArgs& args) {
   KS_DYNAMIC_SHARED(unsigned char, shared);
   KS_SHARED(float, received, kElements);  // [rank][kShare]
   KS_SHARED(unsigned long long, inbox, 1);
-  release_early(args);
+  release_successor();
   const int slice = static_cast<int>(blockIdx.x), row_tile = static_cast<int>(blockIdx.y);
   open_inbox(inbox, kElements * sizeof(float));
   arrive_open();
@@ -282,7 +267,6 @@ struct CombineDownArgs {
   long long residual_stride, block_stride, injection_stride;  // elements
   int rows, hidden, stream_weight_stride, lora_rows, injection_rows;
   float eps;
-  int late_release, reserved;
 };
 
 template <class S, int kTiles, int kRowTiles>
@@ -297,7 +281,7 @@ KS_DEVICE void combine_down(const CombineDownArgs& args) {
   KS_SHARED(float, squares, 2 * kTokens);  // of the two blocks of this stream
   KS_SHARED(unsigned long long, squares_inbox, 1);
   KS_SHARED(unsigned long long, inbox, 1);
-  release_early(args);
+  release_successor();
   const int slice = static_cast<int>(blockIdx.x), stream = slice >> 1, half = slice & 1;
   const int warp = static_cast<int>(threadIdx.x) >> 5;
   const int limit = args.lora_rows + args.injection_rows, depth = kStreams * args.hidden;
@@ -363,7 +347,6 @@ KS_DEVICE void combine_down(const CombineDownArgs& args) {
     sum = sum_over_chunks(sum);
     if (fragment_chunk() == 0) warp_squares[warp * kTokens + token] = sum;
   }
-  release_late(args);
   __syncthreads();
   wait_all_open();
   if (static_cast<int>(threadIdx.x) < kTokens) {
@@ -458,7 +441,6 @@ struct UpArgs {
   unsigned long long* hits;
   long long lora_stride, mixed_stride;  // elements
   int rows, rank, columns, hidden;
-  int late_release, reserved;
 };
 
 template <class S, int kTiles>
@@ -470,7 +452,7 @@ KS_DEVICE void up_mix(const UpArgs& args) {
   KS_DYNAMIC_SHARED(unsigned char, shared);
   KS_SHARED(uint4, lora_rows, kTokens * kUpRowVectors);
   KS_SHARED(uint4, streams, kTokens * kStreams * 2);  // [token][stream][16 columns]
-  release_early(args);
+  release_successor();
   const int thread = static_cast<int>(threadIdx.x), stream = thread >> 5;
   const int column = 16 * static_cast<int>(blockIdx.x);
   const Payload* const weight =
@@ -497,7 +479,6 @@ KS_DEVICE void up_mix(const UpArgs& args) {
     copy16_async(streams + i, args.normed + (inside ? row * args.hidden + column + 8 * (i & 1) : 0), inside);
   }
   wait_async_copies();
-  release_late(args);
   __syncthreads();
   count_route(args.hits, args.rows);
   // Two chains of dependent products (even and odd steps) halve the latency; Volta's registers hold only one.
@@ -569,6 +550,6 @@ KS_DEVICE void up_mix(const UpArgs& args) {
 #endif
 
 KS_HC_ENTRIES(fp16, ks::Fp16)
-#if KS_HAS_BF16 && !defined(KS_FP16_ONLY)  // mutation tests compile half the file
+#if KS_HAS_BF16
 KS_HC_ENTRIES(bf16, ks::Bf16)
 #endif

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from kernels_sm70.bench import summary
+from kernels_sm70.build import source_digest
+from kernels_sm70.registry import OPERATIONS
 
 
 def row(candidate: str, us: float | None, **changes: object) -> dict[str, object]:
@@ -71,3 +73,15 @@ def test_the_committed_readme_shows_the_committed_results() -> None:
     text = summary.README.read_text()
     for line in summary.case_lines(results["bench"]):
         assert line in text
+
+
+@pytest.mark.parametrize("name", ["results.json", "sanitizer.json"])
+def test_the_committed_results_are_of_these_sources(name: str) -> None:
+    """Numbers of an older kernel must not stand beside the present one without a word."""
+    folder = Path(__file__).resolve().parents[2] / "docs" / "results" / "kernels-h200"
+    measured = json.loads((folder / name).read_text())["facts"]["sources"]
+    told = (folder / "README.md").read_text()
+    assert set(measured) == set(OPERATIONS)
+    for operation in OPERATIONS:
+        newer = f"{operation}: the source has changed since"
+        assert (source_digest(operation) == measured[operation]) != (newer in told), operation
