@@ -34,8 +34,10 @@ def test_a_begun_run_keeps_its_manifest(tmp_path: Path) -> None:
         assert demo.started_size(tmp_path) == size
 
 
-def test_both_sizes_have_every_suite_and_enough_cases_for_a_mean() -> None:
-    for path in demo.MANIFESTS.values():
-        entries = load_manifest(ROOT / path).entries
-        assert {"bfcl", "schema", "gsm8k", "nll"} <= set(entries)
-        assert len(entries["nll"].case_ids) >= 60
+def test_both_sizes_have_every_suite_and_the_full_one_enough_cases() -> None:
+    entries = {size: load_manifest(ROOT / path).entries for size, path in demo.MANIFESTS.items()}
+    for found in entries.values():
+        assert {"bfcl", "schema", "gsm8k", "nll"} <= set(found)
+        assert len(found["nll"].case_ids) >= 16  # C16 is reached
+    assert len(entries["full"]["nll"].case_ids) >= 60  # a mean's verdict
+    assert [len(entries["full"][name].case_ids) for name in ("bfcl", "schema", "gsm8k")] == [16, 8, 8]
