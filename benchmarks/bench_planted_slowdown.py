@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import subprocess
 import sys
@@ -104,12 +105,13 @@ def table(rows: list[dict[str, Any]]) -> str:
             found = [row[figure] for row in chosen]
             claims = [one["claim"] for one in found]
             ratios = sorted(one["ratio"]["estimate"] for one in found)
-            widths = sorted((one["ratio"]["upper"] - one["ratio"]["lower"]) / 2 for one in found)
+            limits = [one["ratio"] for one in found if one["ratio"]["lower"] is not None]
+            widths = sorted((one["upper"] - one["lower"]) / 2 for one in limits) or [math.inf]
             middle = len(found) // 2
             lines.append(
                 f"| {100 * (factor - 1):+.1f}% | {len(chosen)} | {figure} | "
                 f"{claims.count('slower')} | {claims.count('faster')} | {ratios[middle]:.4f} | "
-                f"{widths[middle]:.4f} |"
+                f"{widths[len(widths) // 2]:.4f} |"
             )
     return "\n".join(lines) + "\n"
 
@@ -121,27 +123,39 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--null-runs", type=int, default=20)
     parser.add_argument("--repeats", type=int, default=8)
+    parser.add_argument("--limit", type=int, help="do at most so many of the runs that are missing")
     parser.add_argument("--out", type=Path, default=RESULT)
     args = parser.parse_args()
     asked = [(args.slowdown, seed) for seed in range(1, args.runs + 1)]
     asked += [(1.0, seed) for seed in range(1, args.null_runs + 1)]
-    rows = []
-    began_s = time.monotonic()
-    for factor, seed in asked:
+    settings = {"repeats": args.repeats, "concurrency": CONCURRENCY, "cpus": os.cpu_count()}
+    rows = done_before(args.out, settings)
+    done = {(row["factor"], row["seed"]) for row in rows}
+    for factor, seed in [one for one in asked if one not in done][: args.limit]:
+        began_s = time.monotonic()
         with tempfile.TemporaryDirectory() as folder:
             row = one_run(Path(folder), factor=factor, seed=seed, repeats=args.repeats)
+        row |= {"seconds": round(time.monotonic() - began_s, 1), "load": os.getloadavg()[0]}
         rows.append(row)
+        args.out.write_text(
+            json.dumps({"settings": settings, "runs": rows}, indent=1) + "\n", encoding="utf-8"
+        )
         said = ", ".join(f"{figure} {row[figure]['claim']}" for figure in FIGURES)
         print(f"factor {factor:g} seed {seed}: {said}", flush=True)
-    result = {
-        "machine": {"cpus": os.cpu_count(), "load": os.getloadavg()},
-        "seconds": round(time.monotonic() - began_s, 1),
-        "repeats": args.repeats,
-        "concurrency": CONCURRENCY,
-        "runs": rows,
-    }
-    args.out.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(table(rows), end="")
+
+
+def done_before(path: Path, settings: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the runs that an interrupted measurement with the same settings has done."""
+    if not path.exists():
+        return []
+    found = json.loads(path.read_text(encoding="utf-8"))
+    if found["settings"] != settings:
+        raise SystemExit(
+            f"{path} holds {found['settings']}, asked now {settings}; give another --out"
+        )
+    rows: list[dict[str, Any]] = found["runs"]
+    return rows
 
 
 if __name__ == "__main__":

@@ -26,8 +26,8 @@ class CellFigures:
     """The figures of one cell: `values` has those that could be taken, `missing` why not.
 
     output_tokens_per_s: tokens of the measured requests over the time from the first of them
-    being sent to the last one's end. step_ms: mean inter-token time in pure decode. ttft_ms and
-    e2e_ms: means over the measured requests. `pure_tokens` is what step_ms rests on.
+    being sent to the last one's end. step_ms: inter-token time in pure decode (`PureSteps`).
+    ttft_ms and e2e_ms: means over the measured requests. `pure_tokens` is what step_ms rests on.
     """
 
     requests: int
@@ -64,7 +64,7 @@ def cell_figures(responses: Sequence[Response], concurrency: int) -> CellFigures
         return CellFigures(len(measured), len(warmup), missing=dict.fromkeys(FIGURES, reason))
     values: dict[str, float] = {}
     missing: dict[str, str] = {}
-    steps = PureSteps(0, 0)
+    steps = PureSteps(0, None)
     for names, reason in _faults(measured):
         missing |= {name: reason for name in names if name not in missing}
     if STEP not in missing:

@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Times = NDArray[np.int64]
+# Share of the tokens' times that is left out at each end.
+CUT = 0.1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -30,15 +32,14 @@ class Stream:
 
 @dataclass(frozen=True, slots=True)
 class PureSteps:
-    """Decoding time and tokens of the steps that count, summed over the measured streams."""
+    """What the steps that count say: tokens made in them, and their inter-token time.
 
-    duration_ns: int
+    step_ms: mean of the middle 80% of the tokens' times, so that a stall of the machine (which
+    end-to-end times and rates have in full) does not pass for a slower step; None without a step.
+    """
+
     tokens: int
-
-    @property
-    def step_ms(self) -> float | None:
-        """Mean time a token took on its stream, in ms; None without a step."""
-        return self.duration_ns / self.tokens / 1e6 if self.tokens else None
+    step_ms: float | None
 
 
 def stream_of(at: Sequence[int], counts: Sequence[int], *, measured: bool) -> Stream:
@@ -53,13 +54,28 @@ def pure_steps(streams: Sequence[Stream], concurrency: int) -> PureSteps:
     known = [stream for stream in streams if len(stream.at)]
     first = np.array([stream.at[0] for stream in known], dtype=np.int64)
     last = np.array([stream.at[-1] for stream in known], dtype=np.int64)
-    duration_ns = tokens = 0
+    times: list[NDArray[np.float64]] = []
+    tokens: list[Times] = []
     for stream in known:
         if not stream.measured:
             continue
         begin, end = stream.at[:-1], stream.at[1:]
         decoding = (first <= begin[:, None]) & (last >= end[:, None])
         pure = decoding.sum(axis=1) == concurrency
-        duration_ns += int((end - begin)[pure].sum())
-        tokens += int(stream.tokens[1:][pure].sum())
-    return PureSteps(duration_ns, tokens)
+        made = stream.tokens[1:][pure]
+        times.append((end - begin)[pure] / made)
+        tokens.append(made)
+    total = int(sum(made.sum() for made in tokens))
+    if not total:
+        return PureSteps(0, None)
+    mean_ns = trimmed_mean(np.concatenate(times), np.concatenate(tokens), cut=CUT)
+    return PureSteps(total, mean_ns / 1e6)
+
+
+def trimmed_mean(values: NDArray[np.float64], weights: Times, *, cut: float) -> float:
+    """Return the weighted mean without the lowest and the highest `cut` of the weight."""
+    order = np.argsort(values, kind="stable")
+    upper = np.cumsum(weights[order], dtype=np.float64)
+    limits = (cut * upper[-1], (1 - cut) * upper[-1])
+    kept = np.clip(upper, *limits) - np.clip(upper - weights[order], *limits)
+    return float(values[order] @ kept / kept.sum())

@@ -7,10 +7,11 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import pytest
 
 from evalharness.speed.figures import E2E, FIGURES, STEP, TOKENS_PER_S, TTFT, cell_figures
-from evalharness.speed.steps import pure_steps, stream_of
+from evalharness.speed.steps import pure_steps, stream_of, trimmed_mean
 from evalharness.types import Response
 from tests.speed.simulated import stream_body
 
@@ -76,6 +77,27 @@ def test_tokens_that_arrive_together_share_their_time() -> None:
     assert steps.tokens == 8
     # several tokens an event, as speculative decoding sends them
     assert pure_steps([stream_of([0, 30], [1, 3], measured=True)], 1).step_ms == pytest.approx(1e-5)
+
+
+def test_a_stall_is_in_the_rate_and_not_in_the_step() -> None:
+    at = [2010 + 10 * i for i in range(40)]
+    stalled = [one + (500 if i > 20 else 0) for i, one in enumerate(at)]
+    warm = reply(0, [10, 20])
+    even, late = (
+        cell_figures([warm, reply(2000, at)], 1),
+        cell_figures([warm, reply(2000, stalled)], 1),
+    )
+    assert late.values[STEP] == pytest.approx(even.values[STEP])
+    assert late.values[TOKENS_PER_S] < even.values[TOKENS_PER_S] / 2
+    # a step that is slow every fifth time is no stall
+    slow = [2010 + 10 * i + 20 * (i // 5) for i in range(40)]
+    assert cell_figures([warm, reply(2000, slow)], 1).values[STEP] > 11
+
+
+def test_the_trimmed_mean_counts_weights() -> None:
+    values, weights = np.array([5.0, 1.0, 100.0]), np.array([8, 1, 1])
+    assert trimmed_mean(values, weights, cut=0.1) == pytest.approx(5)
+    assert trimmed_mean(values, weights, cut=0.05) == pytest.approx((40 + 0.5 + 50) / 9)
 
 
 def test_one_request_more_than_the_warmup_is_needed() -> None:
