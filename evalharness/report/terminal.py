@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from evalharness.report.html import GLYPHS
+from evalharness.report.html import GLYPHS, nll_chips
 from evalharness.text import printable
 
 STYLES = {
@@ -29,6 +29,10 @@ def print_verdicts(document: Mapping[str, Any], paths: Sequence[Path], stream: T
     console.print()
     console.print(Text("correct/wrong/unobserved, then wins and losses against the control:"))
     console.print(count_table(document))
+    if document["nll"]["cells"]:
+        console.print()
+        console.print(Text("mean NLL of the control's tokens, arm minus control, and tail share:"))
+        console.print(nll_table(document))
     _print_paths(paths, stream)
 
 
@@ -68,6 +72,31 @@ def _print_paths(paths: Sequence[Path], stream: TextIO) -> None:
 
 def _verdict(verdict: str) -> Text:
     return Text(f"{GLYPHS[verdict]} {verdict}", style=STYLES[verdict])
+
+
+def nll_table(document: Mapping[str, Any]) -> Table:
+    """Return mean delta and tail share with the verdict, arms and modes down, C across."""
+    levels = document["design"]["concurrency"]
+    table = Table(box=None, pad_edge=False)
+    for title in ("arm", "mode", *(f"C{level}" for level in levels)):
+        table.add_column(title, no_wrap=True)
+    modes = dict.fromkeys(row["mode"] for row in document["nll"]["cells"])
+    for arm in document["design"]["arms"]:
+        for mode in modes:
+            found = {chip["concurrency"]: chip for chip in nll_chips(document, arm=arm, mode=mode)}
+            if found:
+                cells = (_nll_cell(found.get(level)) for level in levels)
+                table.add_row(Text(printable(arm)), Text(printable(f"nll {mode}")), *cells)
+    return table
+
+
+def _nll_cell(chip: Mapping[str, Any] | None) -> Text:
+    if chip is None:
+        return Text("–")
+    text = Text(" ".join(part for part in (chip["text"], chip["flips"]) if part))
+    if chip["verdict"]:
+        text.append(" ").append(GLYPHS[chip["verdict"]], style=STYLES[chip["verdict"]])
+    return text
 
 
 def count_table(document: Mapping[str, Any]) -> Table:

@@ -37,7 +37,11 @@ def test_a_begun_run_keeps_its_manifest(tmp_path: Path) -> None:
 def test_both_sizes_have_every_suite_and_the_full_one_enough_cases() -> None:
     entries = {size: load_manifest(ROOT / path).entries for size, path in demo.MANIFESTS.items()}
     for found in entries.values():
-        assert {"bfcl", "schema", "gsm8k", "nll"} <= set(found)
+        assert {"bfcl", "schema", "gsm8k", "nll", "speed"} == set(found)
         assert len(found["nll"].case_ids) >= 16  # C16 is reached
     assert len(entries["full"]["nll"].case_ids) >= 60  # a mean's verdict
-    assert [len(entries["full"][name].case_ids) for name in ("bfcl", "schema", "gsm8k")] == [16, 8, 8]
+    assert [len(entries["full"][name].case_ids) for name in ("bfcl", "schema", "gsm8k")] == [
+        16,
+        8,
+        8,
+    ]
