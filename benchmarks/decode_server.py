@@ -65,7 +65,11 @@ class Engine:
         self._work.set()
 
     async def run(self) -> None:
-        """Tick until cancelled; a late tick does not make the next one late."""
+        """Tick until cancelled.
+
+        A timer that is a little late does not make the next tick late; a stall does, since an
+        engine cannot make up for steps that it did not compute.
+        """
         running: list[Stream] = []
         while True:
             if not running and not self._waiting:
@@ -74,7 +78,8 @@ class Engine:
                 due_s = time.monotonic()
             admitted, self._waiting = self._waiting, []
             running += admitted
-            due_s = due_s + self._step_s + self._prefill_s * len(admitted)
+            due_s = max(due_s, time.monotonic() - self._step_s / 2)
+            due_s += self._step_s + self._prefill_s * len(admitted)
             await asyncio.sleep(max(0.0, due_s - time.monotonic()))
             running = [stream for stream in running if not stream.token()]
 
