@@ -20,14 +20,24 @@ from evalharness.errors import ScoreError
 CPU_LIMIT_S = 5.0
 # Only for a worker that neither works nor dies; generous, since it depends on the machine's load.
 WALL_LIMIT_S = 120.0
+# Starting is importing: on a machine with twenty times its load it took more than two minutes. A
+# worker that dies instead is noticed at once.
+START_LIMIT_S = 600.0
 
 
 class JudgeProcess:
     """One worker at a time, started when first needed. Safe to use from several threads."""
 
-    def __init__(self, *, cpu_limit_s: float = CPU_LIMIT_S, wall_limit_s: float = WALL_LIMIT_S):
+    def __init__(
+        self,
+        *,
+        cpu_limit_s: float = CPU_LIMIT_S,
+        wall_limit_s: float = WALL_LIMIT_S,
+        start_limit_s: float = START_LIMIT_S,
+    ) -> None:
         self._cpu_limit_s = cpu_limit_s
         self._wall_limit_s = wall_limit_s
+        self._start_limit_s = start_limit_s
         self._process: subprocess.Popen[bytes] | None = None
         self._pending = b""
         self._lock = threading.Lock()
@@ -74,7 +84,7 @@ class JudgeProcess:
             argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=env
         )
         self._pending = b""
-        hello = self._line(self._wall_limit_s)
+        hello = self._line(self._start_limit_s)
         if hello is None:
             how = self._bury()
             raise ScoreError(
