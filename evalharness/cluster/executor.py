@@ -178,10 +178,7 @@ class _Campaign:
         )
         why = "the launch ended before the cell was complete"
         try:
-            carried = self.session.launch(job, node, demand=self.demand, stop=self.tools.stop)
-            async with aclosing(carried) as batches:
-                async for batch in batches:
-                    await self._receive(batch, landing, what)
+            await self._follow(job, node, landing, what)
         except LaunchLostError as error:
             why = str(error)
             await self._recover(planned, node, number=job.spec.number, why=why)
@@ -190,6 +187,20 @@ class _Campaign:
         finally:
             for _ in close_unfinished(self.run.folder, launch=job.spec.folder.name, reason=why):
                 self.display.note(f"{what}: its unfinished cell is kept as aborted: {why}")
+
+    async def _follow(self, job: LaunchJob, node: Node, landing: Landing, what: str) -> None:
+        """Keep what the launch sends until its end. See Session.launch for the errors."""
+        ended = False
+        carried = self.session.launch(job, node, demand=self.demand, stop=self.tools.stop)
+        async with aclosing(carried) as batches:
+            async for batch in batches:
+                await self._receive(batch, landing, what)
+                ended = ended or any(isinstance(one, Said) and one.kind == "end" for one in batch)
+        if not ended:
+            # A cancelled task's last batches may never arrive, and its stream ends without a word.
+            if self.tools.stop.is_set():
+                raise LaunchStoppedError("stopped by the user")
+            raise LaunchLostError(f"node {node.name}: the launch's results ended too early")
 
     def _job(self, planned: PlannedLaunch, node: Node) -> LaunchJob:
         self.number += 1

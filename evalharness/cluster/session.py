@@ -8,9 +8,12 @@ import os
 # of a worker is the node's own.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
+# Tries to reach a cluster, each of some seconds: by default minutes pass before it is given up.
+os.environ.setdefault("RAY_NUM_REDIS_GET_RETRIES", "3")
 
 import asyncio
 import logging
+import socket
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import Any
 
@@ -34,6 +37,7 @@ from evalharness.text import printable
 
 ANSWER_TIMEOUT_S = 60.0
 ALIVE_TIMEOUT_S = 20.0
+KNOCK_TIMEOUT_S = 10.0
 LOCAL = "local"
 # Batches a task may be ahead of the driver; each is at most a few MiB.
 AHEAD = 8
@@ -53,6 +57,7 @@ class Session:
             )
         alone = {"include_dashboard": False} if address == LOCAL else {}
         try:
+            _knock(address)
             ray.init(
                 address=address,
                 namespace="evalharness",
@@ -162,6 +167,13 @@ class Session:
             raise LaunchLostError(f"node {node.name} was lost ({first})") from error
         finally:
             watch.cancel()
+
+
+def _knock(address: str) -> None:
+    """Raise OSError where nothing listens at HOST:PORT; Ray itself would wait for minutes."""
+    host, colon, port = address.rpartition(":")
+    if colon and port.isdigit():
+        socket.create_connection((host.strip("[]"), int(port)), timeout=KNOCK_TIMEOUT_S).close()
 
 
 def _unique(name: str, node_id: str, names: Sequence[str]) -> str:

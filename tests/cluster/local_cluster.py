@@ -49,12 +49,13 @@ class LocalCluster:
             self.close()
             raise
 
-    def add(self, name: str) -> None:
-        """Add a node."""
+    def add(self, name: str, *, cpus: int = 1, gpus: int = 0) -> None:
+        """Add a node; its GPUs are Ray's word only."""
         head = {"include_dashboard": False}
         with _environment(self._env.get(name, {})):
             self._nodes[name] = self._cluster.add_node(
-                num_cpus=1,
+                num_cpus=cpus,
+                num_gpus=gpus,
                 object_store_memory=STORE_BYTES,
                 node_name=name,
                 **({} if self._nodes else head),

@@ -1,7 +1,7 @@
 """The Ray executor on a real cluster of three nodes: same run, lost nodes, lost drivers, refusals.
 
 The servers are the loopback servers of the other tests, started as the arms' processes on each
-node. One cluster serves the whole module; the test that kills a node adds another in its place.
+node. One cluster serves the whole module: the first test kills a node of three, the last adds one.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from tests.e2e.fake_run import ROOT, wait_until
 
 pytest.importorskip("ray", reason="the [ray] extra is not installed")
 
+pytestmark = pytest.mark.slow
 ARMS = ("control", "kernel", "cache", "kernel+cache")
 
 
@@ -98,7 +99,6 @@ def test_a_node_lost_in_the_middle_of_a_cell(
             assert again[0]["launch"] > record["launch"]
             assert again[0]["rows"] == again[0]["expected_rows"]
     _check_report(work, lost="node-b")
-    cluster.add("node-b2")
 
 
 def _check_report(work: WideFactorial, *, lost: str) -> None:
@@ -160,7 +160,7 @@ def test_the_same_command_has_the_same_plan_and_continues_after_its_driver_was_k
     cluster: LocalCluster, tmp_path: Path
 ) -> None:
     work = WideFactorial(tmp_path, delay_s=0.12)
-    process = work.start(*ray(cluster), "--max-launches", "4")
+    process = work.start(*ray(cluster), "--max-launches", "3")
     wait_until(lambda: any(record["state"] == "complete" for record in work.records()))
     process.kill()
     process.wait()
@@ -172,7 +172,7 @@ def test_the_same_command_has_the_same_plan_and_continues_after_its_driver_was_k
     }
     wait_until(lambda: not work.living(), timeout_s=60)
     plan = (work.run / "plan.json").read_bytes()
-    code, output = work.finish(*ray(cluster), "--max-launches", "5")
+    code, output = work.finish(*ray(cluster), "--max-launches", "3")
     assert code == 12, output
     assert (work.run / "plan.json").read_bytes() == plan
     assert all(path.read_bytes() == data for path, data in before.items())
@@ -259,6 +259,25 @@ def test_many_runs_are_rescored_and_judged_with_the_same_bytes(
     runs = json.loads((table / "runs.json").read_text())
     assert [run.get("verdict") for run in runs["runs"]] == [None, runs["runs"][1]["verdict"]]
     assert sum(row["cases"] for row in runs["totals"]) == (len(ARMS) - 1) * local.cells * 8
+
+
+def test_launches_that_ask_for_gpus_share_a_node_and_not_a_card(
+    cluster: LocalCluster, tmp_path: Path
+) -> None:
+    cluster.add("node-g", cpus=2, gpus=2)
+    work = WideFactorial(tmp_path, delay_s=0)
+    code, output = work.finish(*ray(cluster))
+    assert code == 2
+    assert "node node-g has 2 GPUs, and Ray hides them from a launch that asks for none" in output
+    code, output = work.finish(*ray(cluster, "--resources", "GPU=1"), "--max-launches", "2")
+    assert code == 12, output
+    assert "left out: node node-a has GPU=0 of 1" in output
+    servers = work.servers()
+    assert {server["node"]["name"] for server in servers} == {"node-g"}
+    assert sorted(server["node"]["gpu_ids"] for server in servers) == [["0"], ["1"]]
+    for server in servers:
+        assert [server["env"]["CUDA_VISIBLE_DEVICES"]] == server["node"]["gpu_ids"]
+    assert {record["state"] for record in work.records()} == {"complete"}
 
 
 def _evalharness(*arguments: str) -> tuple[int, str]:
