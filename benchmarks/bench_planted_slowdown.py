@@ -86,7 +86,7 @@ def _manifest(folder: Path) -> Path:
     document = json.loads((ROOT / "manifests" / "speed-small.json").read_text(encoding="utf-8"))
     entry = document["suites"]["speed"]
     entry["options"]["waves"] = 3
-    entry["sampling"]["max_tokens"] = 32
+    entry["sampling"]["max_tokens"] = 24
     path = folder / "manifest.json"
     path.write_text(json.dumps(document), encoding="utf-8")
     return path

@@ -167,7 +167,7 @@ async def main(arguments: Sequence[str] | None = None) -> None:
     """Serve until stdin closes; prints the port of each proxy, in the order of the factors."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--factors", default="1.0", help="one proxy each")
-    parser.add_argument("--step-ms", type=float, default=6.0)
+    parser.add_argument("--step-ms", type=float, default=10.0)
     parser.add_argument("--prefill-ms", type=float, default=1.0)
     args = parser.parse_args(arguments)
     engine = Engine(step_ms=args.step_ms, prefill_ms=args.prefill_ms)

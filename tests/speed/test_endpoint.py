@@ -45,8 +45,8 @@ def test_launches_alternate_and_every_cell_has_its_figures(run: Path) -> None:
         assert not cell["missing"], cell
         assert all(cell[figure] > 0 for figure in FIGURES)
         assert (cell["warmup"], cell["requests"]) == (4, 8)
-        # 8 measured streams of 32 tokens: some steps must have had all four decoding
-        assert 0 < cell["pure_tokens"] <= 8 * 31
+        # 8 measured streams of 24 tokens: some steps must have had all four decoding
+        assert 0 < cell["pure_tokens"] <= 8 * 23
     assert len({cell["launch"] for cell in cells}) == 3 * REPEATS
 
 
