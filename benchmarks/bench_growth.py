@@ -7,7 +7,8 @@ asking     one drive of N requests at C16 against the loopback server, every res
 rescoring  `evalharness rescore` of N stored BFCL responses in up to 28 cells
 reporting  `evalharness noninferiority` of N stored responses: five launches, C1 and C16
 
-Each size is a process of its own. Prints a Markdown table. Timings are no test.
+Each size is a process of its own. Prints a Markdown table. With --json the figures are saved after
+every measurement, and those that are there are kept: a cut-off run goes on. Timings are no test.
 """
 
 from __future__ import annotations
@@ -22,7 +23,6 @@ import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from benchmarks.loopback import loopback_server
 from benchmarks.peer_environments import environment
@@ -98,15 +98,27 @@ def timed(command: Sequence[str], *, exits: Sequence[int] = (0,)) -> Figures:
     }
 
 
-def measure_all(sizes: Sequence[int], parts: Sequence[str]) -> dict[str, dict[int, Figures]]:
-    """Measure every part at every size, each in a folder of its own."""
-    found: dict[str, dict[int, Figures]] = {part: {} for part in parts}
+def measure_all(
+    sizes: Sequence[int], parts: Sequence[str], saved: Path | None
+) -> dict[str, dict[int, Figures]]:
+    """Measure what is not saved yet, each in a folder of its own; smaller sizes first."""
+    found = _read(saved, parts)
     for size in sizes:
         for part in parts:
+            if size in found[part]:
+                continue
             with tempfile.TemporaryDirectory(dir=os.environ.get("BENCH_DIR")) as name:
                 found[part][size] = measure(part, Path(name), size)
             print(f"{part} {size}: {found[part][size]}", file=sys.stderr, flush=True)
+            if saved is not None:
+                saved.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     return found
+
+
+def _read(saved: Path | None, parts: Sequence[str]) -> dict[str, dict[int, Figures]]:
+    text = saved.read_text(encoding="utf-8") if saved is not None and saved.exists() else "{}"
+    rows = {part: json.loads(text).get(part, {}) for part in parts}
+    return {part: {int(size): row for size, row in by.items()} for part, by in rows.items()}
 
 
 def table(found: Mapping[str, Mapping[int, Figures]]) -> str:
@@ -166,10 +178,8 @@ def main() -> int:
     if args.prepare:
         prepare(args.prepare, args.folder, sizes[0])
         return 0
-    found: Any = measure_all(sizes, args.parts.split(","))
+    found = measure_all(sizes, args.parts.split(","), args.json)
     print(table(found))
-    if args.json:
-        args.json.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     if args.plot:
         plot(found, args.plot)
         print(f"\n![Time and memory over responses]({args.plot.name})")

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -90,7 +91,7 @@ def parse_manifest(text: str, place: str) -> Manifest:
         raise ManifestError(
             f"{place}: not one strict JSON text ({fault.kind}); expected a manifest"
         ) from None
-    _check_format(document, place)
+    _check_format(text, document, place)
     try:
         suites = document["suites"].items()
         entries = {name: _entry(name, body, place=place) for name, body in suites}
@@ -99,17 +100,30 @@ def parse_manifest(text: str, place: str) -> Manifest:
     return Manifest(document["name"], sha256_hex(text), text, entries)
 
 
-def _check_format(document: Any, place: str) -> None:
-    fault = jsonschema.exceptions.best_match(_format().iter_errors(document))
+def _check_format(text: str, document: Any, place: str) -> None:
+    fault = _format_fault(text)
     if fault is not None:
-        where = "/".join(str(part) for part in fault.absolute_path) or "top level"
-        raise ManifestError(f"{place}: {where}: {fault.message[:300]}; see {FORMAT_FILE.name}")
+        raise ManifestError(f"{place}: {fault}; see {FORMAT_FILE.name}")
     for name in document["suites"]:
         if not ENTRY_NAME.fullmatch(name):
             raise ManifestError(
                 f"{place}: suites/{name!r}: an entry's name becomes a file name; expected letters, "
                 "digits, `_`, `-` and `.` only, beginning with a letter"
             )
+
+
+@lru_cache(maxsize=8)
+def _format_fault(text: str) -> str | None:
+    """Return where and how a manifest's text leaves the format, or None.
+
+    Kept: a run reads its manifest several times, and checking a thousand cases takes longer than
+    reading them.
+    """
+    fault = jsonschema.exceptions.best_match(_format().iter_errors(parse_strict(text)))
+    if fault is None:
+        return None
+    where = "/".join(str(part) for part in fault.absolute_path) or "top level"
+    return f"{where}: {fault.message[:300]}"
 
 
 def _format() -> jsonschema.Draft202012Validator:
