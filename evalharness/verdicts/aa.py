@@ -16,6 +16,7 @@ from evalharness.verdicts.gate import gate_p
 from evalharness.verdicts.inputs import OutcomeTable, PlanFacts
 from evalharness.verdicts.paired import Pair, net_signs, pair_of
 from evalharness.verdicts.types import AaCheck
+from evalharness.verdicts.wording import p_text
 
 
 def _either_way(pair: Pair) -> float:
@@ -83,7 +84,7 @@ def check_aa(plan: PlanFacts, table: OutcomeTable, *, contrasts: int = 1) -> AaC
     )
     reason = f"{counts.wins + counts.losses} of {counts.n} cases differ between equal launches"
     if failed:
-        reason = f"two launches of the control differ (p {_either_way(seen):.4f}): {reason}"
+        reason = f"two launches of the control differ ({p_text(_either_way(seen))}): {reason}"
     elif worst:
         reason += f"; {hidden} unobserved cases could hide a difference"
     return AaCheck(

@@ -13,6 +13,7 @@ from evalharness.verdicts.cell_types import CellVerdict, NllCellVerdict, Underly
 from evalharness.verdicts.inputs import PlanFacts
 from evalharness.verdicts.precedence import combine
 from evalharness.verdicts.types import ArmVerdict
+from evalharness.verdicts.wording import p_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +88,7 @@ def _reason(cells: ArmCells, verdict: Underlying, *, adjusted: Adjusted, plan: P
     if not gates and not cells.missing:
         return "nothing gates: no suite has a margin at a gate concurrency"
     if verdict == "admitted":
-        after = f"adjusted p {adjusted.worst:.4f}, alpha {plan.alpha:g}"
+        after = f"adjusted {p_text(adjusted.worst)}, alpha {plan.alpha:g}"
         return f"all {len(gates)} gate cells pass; {after}"
     if verdict == "incomplete" and cells.unserved:
         return "; ".join(cells.unserved)
@@ -97,11 +98,18 @@ def _reason(cells: ArmCells, verdict: Underlying, *, adjusted: Adjusted, plan: P
     if not deciding:
         how = "Holm over the arms" if plan.sequence == "holm" else "the declared sequence"
         return (
-            f"every gate cell passes alone, but not after {how}: adjusted p {adjusted.worst:.4f}, "
-            f"alpha {plan.alpha:g}"
+            f"every gate cell passes alone, but not after {how}: "
+            f"adjusted {p_text(adjusted.worst)}, alpha {plan.alpha:g}"
         )
-    more = f" (and {len(deciding) - 1} more cells)" if len(deciding) > 1 else ""
-    return f"{_where(deciding[0])}: {deciding[0].reason}{more}"
+    return f"{_where(deciding[0])}: {deciding[0].reason}{_in_all(deciding, verdict)}"
+
+
+def _in_all(deciding: list[CellVerdict | NllCellVerdict], verdict: Underlying) -> str:
+    """Say how many cells of each kind have the verdict, where it is more than one."""
+    suite = sum(isinstance(cell, CellVerdict) for cell in deciding)
+    kinds = ((suite, "suite"), (len(deciding) - suite, "NLL"))
+    parts = [f"{n} {kind} cell{'s' if n > 1 else ''}" for n, kind in kinds if n]
+    return f" ({verdict} in {' and '.join(parts)})" if len(deciding) > 1 else ""
 
 
 def _notes(plan: PlanFacts, cells: ArmCells) -> tuple[str, ...]:

@@ -82,7 +82,12 @@ def _build(
     lower, upper = limits(worst, -float(ndtri(alpha)))
     excess, excess_reason = _excess(m.pair)
     twin = plan.aa if plan.aa in rows.arms else None
-    need = need_text(needed.if_equal, needed.as_observed, m.pair.control.shape[1])
+    need = need_text(
+        needed.if_equal,
+        needed.as_observed,
+        counts=effective_counts(worst),
+        n=m.pair.control.shape[1],
+    )
     # fmt: off
     return CellVerdict(
         arm=m.arm, suite=rows.suite, mode=rows.mode, concurrency=rows.concurrency, gate=m.gate,

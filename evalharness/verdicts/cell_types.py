@@ -67,9 +67,11 @@ class CellVerdict:
     `gate` tells whether the cell decides for its arm (a margin and a gate concurrency).
     `table` is the worst case for the candidate; with R replays it counts R n pairs and
     `deff` scales them. `p` is the gate's p; `p_best` the same with unobserved cases at their
-    best. `lower`, `upper`: the (1 - 2 alpha) score interval. `cases_needed_if_equal` assumes
-    the arms truly equal, `cases_needed_as_observed` the difference seen (None: no number
-    would do). `smallest_margin` is the smallest that this table would have admitted.
+    best. `lower`, `upper`: the (1 - 2 alpha) score interval. `cases_needed_if_equal` (80%
+    power of this cell alone) assumes the arms truly equal, `cases_needed_as_observed` the
+    difference seen (None: no number would do). Where no case differed, the first assumes one
+    that does, and the second is what passes if none ever differs. `smallest_margin` is the
+    smallest that this table would have admitted.
     """
 
     arm: str
@@ -160,6 +162,9 @@ class NllCellVerdict:
     Admitted needs both: the mean equivalent to zero within `margin.nats_per_token` (two
     one-sided tests, `p_mean`) and the tail share no more than `margin.tail_share` above the
     A/A launch's (`tail_upper`, one-sided 1 - alpha, `p_tail`). `p` is their maximum.
+    `cases_needed`: what an undecided cell would need by itself, for 80% power of the mean and
+    for a bound of the tail where no token moves; None where it is not undecided or no number
+    is known.
     """
 
     arm: str
@@ -184,3 +189,4 @@ class NllCellVerdict:
     p_harm_adjusted: float
     tail_excess: float | None
     tail_upper: float | None
+    cases_needed: int | None

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.special import ndtri
 
 from evalharness.stats import (
     EXACT_LIMIT,
@@ -86,13 +88,28 @@ def smallest_margin_of(differences: NDArray[np.int8], alpha: float) -> float:
 
 
 def cases_needed(counts: Counts, *, margin: float, alpha: float, as_observed: bool) -> int | None:
-    """Return the cases for 80% power at the discordance seen (at least one case's worth).
+    """Return the cases for 80% power of this gate alone at the discordance seen.
 
     The arms are taken as equal, or with `as_observed` as different as they were seen; None
-    where the difference seen reaches the margin, so that no number of cases would do.
+    where the difference seen reaches the margin, so that no number of cases would do. Where no
+    case differed, equal arms are taken to differ in one case of those asked, and `as_observed`
+    gives the cases that pass if none ever differs.
     """
+    if as_observed and not counts.wins + counts.losses:
+        return cases_if_none_differs(margin, alpha)
     share = max(counts.wins + counts.losses, 1) / counts.n
     difference = (counts.wins - counts.losses) / counts.n if as_observed else 0.0
     if difference <= -margin:
         return None
     return required_cases(margin, share, alpha, difference=difference, exact=True)
+
+
+@lru_cache(maxsize=256)
+def cases_if_none_differs(margin: float, alpha: float) -> int:
+    """Return the fewest cases whose gate passes where not one of them differs."""
+    z2 = float(ndtri(alpha)) ** 2
+    # the score test's own bound, z^2 (1 - margin) / margin; the exact test may ask for more
+    n = max(1, math.ceil(z2 * (1 - margin) / margin - 1e-9))
+    while noninferiority(0, 0, n, margin, alpha).p > alpha:
+        n += 1
+    return n

@@ -15,7 +15,8 @@ from evalharness.verdicts.checks import check_tables, exploratory_reasons
 from evalharness.verdicts.effects import nll_effects, outcome_effects
 from evalharness.verdicts.inputs import NllTable, OutcomeTable, PlanFacts
 from evalharness.verdicts.measured import Measured, measure
-from evalharness.verdicts.nll import MeasuredNll, check_nll_aa, judge_nll, measure_nll
+from evalharness.verdicts.nll import check_nll_aa, judge_nll, measure_nll
+from evalharness.verdicts.nll_measured import MeasuredNll
 from evalharness.verdicts.pooled import pool, reach_of
 from evalharness.verdicts.precedence import exit_code
 from evalharness.verdicts.types import AaCheck, ArmVerdict, PooledVerdict, RunVerdict, SuiteReach

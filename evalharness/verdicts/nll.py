@@ -6,12 +6,10 @@ change of the model. The mean has no trustworthy interval below 60 cases and is 
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from evalharness.stats import sign_test
 from evalharness.verdicts.cell_types import NllCellVerdict, NllSummary, Underlying
@@ -25,30 +23,14 @@ from evalharness.verdicts.nll_data import (
     observed_cases,
     summarise,
 )
+from evalharness.verdicts.nll_measured import MIN_CASES, MeasuredNll
 from evalharness.verdicts.nll_tail import TailTest, tail_test
+from evalharness.verdicts.nll_wording import nll_need, nll_notes, nll_reason
 from evalharness.verdicts.types import AaCheck
 
-MIN_CASES = 60
 # describes the tail where no margin was declared
 _DEFAULT_TAIL_NATS = 0.5
 _DISPLAY_NATS = 0.001
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class MeasuredNll:
-    """An NLL contrast before multiplicity. `refused` says why the mean gives no p."""
-
-    arm: str
-    table: NllTable = field(repr=False)
-    margin: NllMargin | None
-    gate: bool
-    summary: NllSummary | None
-    p_mean: float
-    p_tail: float
-    p_harm: float
-    tail: TailTest | None
-    refused: str
-    unobserved: tuple[str, ...]
 
 
 def _arm_deltas(plan: PlanFacts, table: NllTable, arm: str) -> Deltas:
@@ -204,67 +186,12 @@ def _verdict(m: MeasuredNll, *, harm: float, alpha: float, aa: AaCheck | None) -
     return "undecided"
 
 
-def _reason(m: MeasuredNll, verdict: Underlying, *, alpha: float, aa: AaCheck | None) -> str:
-    if m.margin is None:
-        return f"no margin declared for nll.{m.table.mode}: described, not judged"
-    mean = f"mean {m.summary.estimate:+.6f} nats/token" if m.summary is not None else "no mean"
-    at = (
-        f"{mean}, p {m.p_mean:.4f} at {m.margin.nats_per_token:g} nats; tail share excess "
-        f"p {m.p_tail:.4f} at {m.margin.tail_share:g}; alpha {alpha:g}"
-    )
-    if verdict == "harm shown":
-        return f"the token probabilities have changed: {at}"
-    if verdict == "incomplete":
-        if m.unobserved:
-            return f"{len(m.unobserved)} unobserved cases have no bound: {at}"
-        return "the A/A launch is incomplete" if m.summary is not None else "no usable cases"
-    if m.refused:
-        return m.refused
-    if verdict == "undecided" and aa is None:
-        return f"the tail cannot be judged without an A/A launch: {at}"
-    if verdict == "undecided" and aa is not None and aa.failed:
-        return f"{aa.reason}: nobody is admitted here"
-    if verdict == "undecided":
-        return f"equivalence is not shown: {at}{_need(m, alpha)}"
-    return f"equivalent within the margins: {at}"
-
-
-def _need(m: MeasuredNll, alpha: float) -> str:
-    """What an undecided cell would need: cases for the mean, and for the tail's bound."""
-    if m.margin is None or m.summary is None:
-        return ""
-    parts = []
-    if m.p_mean > alpha and m.summary.se > 0:
-        # two one-sided tests, 80% power where the arms are truly equal
-        reach = -float(ndtri(alpha)) - float(ndtri(0.1))
-        ratio = reach * m.summary.se / m.margin.nats_per_token
-        need = math.ceil(m.summary.cases * ratio**2)
-        parts.append(f"the mean needs about {need} cases for 80% power if the arms are equal")
-    if m.tail is not None and m.tail.floor > m.margin.tail_share:
-        need = math.ceil(m.summary.cases * m.tail.floor / m.margin.tail_share)
-        parts.append(
-            f"with no token exceeding at all, {m.summary.cases} cases bound the tail share only "
-            f"to {m.tail.floor:.4g}; about {need} would do"
-        )
-    return "".join(f"; {part}" for part in parts)
-
-
-def _notes(m: MeasuredNll) -> tuple[str, ...]:
-    notes: list[str] = []
-    if m.summary is not None and m.summary.nulls:
-        notes.append(f"{m.summary.nulls} null or clamped values, counted and not summed")
-    if m.summary is not None and m.summary.se == 0 and m.summary.estimate == 0:
-        notes.append("every token delta is exactly zero")
-    if m.table.replays > 1:
-        notes.append(f"{m.table.replays} replays stay inside their cases; cases are the clusters")
-    return tuple(notes)
-
-
 def judge_nll(
     plan: PlanFacts, m: MeasuredNll, *, harm: float, aa: AaCheck | None
 ) -> NllCellVerdict:
     """Turn a measured NLL contrast into its verdict, given the adjusted p-value of harm."""
     verdict = _verdict(m, harm=harm, alpha=plan.alpha, aa=aa)
+    need = nll_need(m, verdict, alpha=plan.alpha, aa=aa)
     return NllCellVerdict(
         arm=m.arm,
         mode=m.table.mode,
@@ -272,8 +199,8 @@ def judge_nll(
         gate=m.gate,
         verdict=verdict,
         underlying=verdict,
-        reason=_reason(m, verdict, alpha=plan.alpha, aa=aa),
-        notes=_notes(m),
+        reason=nll_reason(m, verdict, alpha=plan.alpha, aa=aa),
+        notes=nll_notes(m),
         margin=m.margin,
         alpha=plan.alpha,
         replays=m.table.replays,
@@ -288,4 +215,5 @@ def judge_nll(
         p_harm_adjusted=harm,
         tail_excess=m.tail.excess if m.tail is not None else None,
         tail_upper=m.tail.upper if m.tail is not None else None,
+        cases_needed=need.cases,
     )

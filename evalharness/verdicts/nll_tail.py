@@ -3,10 +3,12 @@
 The mean can sit at zero while a few tokens move by nats; the share of such tokens is gated
 apart. Where none (or few) exceed, a resample cannot see what the cases did not show: the share
 of cases is then bounded by Clopper-Pearson, at one token or the mean excess seen per case.
+A bound where no token moved thus assumes that a case that moves has one moved token.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,13 +22,15 @@ from evalharness.stats import clopper_pearson, ratio_equivalence, sign_test
 class TailTest:
     """Excess of the exceeding share over A/A (fractions of tokens), its one-sided 1 - alpha
     upper limit, p of "excess >= margin", and the sign test of harm over cases. `floor` is the
-    smallest upper limit that this many cases and tokens can reach, with none exceeding."""
+    smallest upper limit that this many cases and tokens can reach, with none exceeding (one
+    exceeding token assumed in a case that exceeds); `tokens_per_case` is their mean."""
 
     excess: float
     upper: float
     p: float
     p_harm: float
     floor: float
+    tokens_per_case: float
 
 
 def tail_test(
@@ -61,4 +65,20 @@ def tail_test(
         p=max(test.p_upper, p_bound),
         p_harm=sign_test(worse, int((surplus < 0).sum())).p_one_sided,
         floor=clopper_pearson(0, g, 1 - 2 * alpha).upper * g / float(sizes.sum()),
+        tokens_per_case=float(sizes.sum()) / g,
     )
+
+
+def cases_to_bound(margin: float, tokens_per_case: float, *, alpha: float) -> int:
+    """Return the fewest cases, none exceeding, whose bound is the margin (a share of tokens).
+
+    The first n with (1 - margin * tokens_per_case)^n <= alpha: the Clopper-Pearson bound of
+    `tail_test`, inverted. Two at least, as for every tail.
+    """
+    allowed = margin * tokens_per_case
+    if allowed >= 1:
+        return 2
+    n = max(2, math.ceil(math.log(alpha) / math.log1p(-allowed) - 1e-9))
+    while float(bdtr(0, n, allowed)) > alpha:
+        n += 1
+    return n

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from evalharness.verdicts.cell_types import Underlying
+from evalharness.verdicts.gate import Counts
 from evalharness.verdicts.measured import Measured
 from evalharness.verdicts.types import AaCheck
 
@@ -13,14 +14,29 @@ def points(share: float) -> str:
     return f"{text} point" if text == "1" else f"{text} points"
 
 
-def need_text(equal: int | None, as_seen: int | None, n: int) -> str:
-    """Return how many cases would be needed, or an empty text."""
+def p_text(p: float) -> str:
+    """Return a p-value as text: 0.00001 -> "p <0.0001"."""
+    return "p <0.0001" if p < 1e-4 else f"p {p:.4f}"
+
+
+def need_text(equal: int | None, as_seen: int | None, *, counts: Counts, n: int) -> str:
+    """Return how many cases would be needed and on which assumption, or an empty text.
+
+    `counts`: what the number rests on (replays scaled); `n`: the cases asked.
+    """
     if equal is None:
         return ""
+    differ = counts.wins + counts.losses
+    if not differ:
+        return (
+            f"; 80% power in this cell alone needs about {equal} cases if 1 case in {counts.n} "
+            f"differs by chance (assumed: none of {counts.n} did); if none ever differs, "
+            f"{as_seen} cases pass (here {n})"
+        )
     seen = f"about {as_seen}" if as_seen is not None else "no number would do"
     return (
-        f"; 80% power needs about {equal} cases if the arms are equal, {seen} if they differ "
-        f"as observed (here {n})"
+        f"; 80% power in this cell alone needs about {equal} cases if {differ} in {counts.n} "
+        f"differ by chance and the arms are equal, {seen} if they differ as observed (here {n})"
     )
 
 
@@ -31,7 +47,7 @@ def cell_reason(
     seen = f"{table.wins} wins, {table.losses} losses in {table.n}"
     if m.margin is None:
         return f"no margin declared for {m.table.suite}: described, not judged ({seen})"
-    at = f"p {m.worst.p:.4f} at {points(m.margin)}, alpha {alpha:g} ({seen})"
+    at = f"{p_text(m.worst.p)} at {points(m.margin)}, alpha {alpha:g} ({seen})"
     if verdict == "harm shown":
         return f"losses outnumber wins beyond chance, and the margin is not held: {at}"
     if verdict == "incomplete" and m.worst.p <= alpha and aa is not None:

@@ -6,8 +6,8 @@ import pytest
 
 from evalharness.errors import PlanError
 from evalharness.verdicts import judge
-from evalharness.verdicts.types import OutcomeTable, RunVerdict
-from tests.verdicts.build import hide, plan, table
+from evalharness.verdicts.types import NllMargin, OutcomeTable, RunVerdict
+from tests.verdicts.build import hide, nll_table, noise, plan, table
 
 EQUAL = {"hc": (0, 0), "aa": (0, 0)}
 ARMS = ("hc", "moe", "hc+moe")
@@ -75,3 +75,14 @@ def test_harm_is_holm_adjusted_over_the_declared_contrasts() -> None:
     first = many.arms[0].cells[0]
     assert first.p_harm_adjusted == pytest.approx(12 * first.p_harm)
     assert many.arms[0].verdict == "undecided"
+
+
+def test_an_arms_reason_counts_suite_and_nll_cells_apart() -> None:
+    few = NllMargin("decode", nats_per_token=0.005, tail_nats=0.5, tail_share=0.0005)
+    facts = plan(gate_concurrency=(1, 4), nll_margins=(few,))
+    rows = [table({"hc": (1, 4), "aa": (0, 0)}, concurrency=c) for c in (1, 4)]
+    nll = [nll_table({"hc": noise(1), "aa": noise(2)}, concurrency=c) for c in (1, 4)]
+    reason = judge(facts, rows, nll).arms[0].reason
+    assert reason.endswith("(undecided in 2 suite cells and 2 NLL cells)")
+    alone = judge(plan(), rows[:1]).arms[0].reason
+    assert "undecided in" not in alone

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from evalharness.verdicts import judge
-from evalharness.verdicts.nll_tail import tail_test
+from evalharness.verdicts.nll_tail import cases_to_bound, tail_test
 from evalharness.verdicts.types import NllCellVerdict, NllMargin, NllTable, RunVerdict
 from tests.verdicts.build import NLL_MARGIN, nll_plan, nll_table, noise
 
@@ -104,6 +104,63 @@ def test_too_few_cases_for_the_tail_margin_say_so() -> None:
     assert "with no token exceeding at all" in cell.reason
     # 0 of 80 cases: at most 4.5%, one token of 46 each
     assert cell.tail_upper == pytest.approx(0.0451 / 46, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("share", "tokens", "alpha"), [(0.01, 2, 0.025), (0.002, 46, 0.025), (0.0005, 16, 0.05)]
+)
+def test_the_tails_need_is_the_first_number_that_passes(
+    share: float, tokens: int, alpha: float
+) -> None:
+    """A straight line through the bound of 60 cases would say 179 for the first of these."""
+
+    def passes(cases: int) -> bool:
+        none = np.zeros(cases)
+        found = tail_test(none, none, np.full(cases, float(tokens)), margin=share, alpha=alpha,
+                          n_resamples=200, seed=1)  # fmt: skip
+        assert (found.p <= alpha) == (found.upper <= share)
+        return found.p <= alpha
+
+    needed = cases_to_bound(share, tokens, alpha=alpha)
+    assert passes(needed) and not passes(needed - 1)
+    if (share, tokens) == (0.01, 2):
+        assert needed == 183
+
+
+def test_an_undecided_cell_says_which_half_passed_and_what_the_other_needs() -> None:
+    """Two tokens a case, none moved: the mean is equal, and 60 cases do not bound the tail."""
+    zero, wide = np.zeros(120), NllMargin("decode", 0.01, 0.5, 0.01)
+    rows = nll_table({"hc": zero, "aa": zero}, cases=60, tokens=2)
+    run = run_of(rows, nll_margins=(wide,))
+    cell = run.arms[0].nll_cells[0]
+    assert (cell.verdict, cell.cases_needed) == ("undecided", 183)
+    for words in (
+        "the mean is shown equivalent", "p <0.0001 at 0.01 nats", "the tail is not bounded",
+        "one moved token a moved case assumed", "passes is 183",
+    ):  # fmt: skip
+        assert words in cell.reason
+    assert any("assumes one moved token" in note for note in cell.notes)
+
+
+def test_no_number_of_cases_is_named_where_tokens_did_move() -> None:
+    """183 bound the tail where none moves; with one that moved, the number is not known."""
+    one, zero = np.zeros(120), np.zeros(120)
+    one[7] = 2.0
+    wide = NllMargin("decode", 0.05, 0.5, 0.01)
+    cell = cell_of(nll_table({"hc": one, "aa": zero}, cases=60, tokens=2), nll_margins=(wide,))
+    assert cell.verdict == "undecided" and cell.p_tail > 0.025
+    assert cell.cases_needed is None
+    assert not any("assumes" in note for note in cell.notes)
+
+
+def test_a_refused_mean_needs_sixty_cases_and_the_tail_its_own() -> None:
+    shifts = {"hc": noise(1, cases=40), "aa": noise(2, cases=40)}
+    loose = replace(NLL_MARGIN, tail_share=0.01)
+    few = cell_of(nll_table(shifts, cases=40), nll_margins=(loose,))
+    assert (few.verdict, few.cases_needed) == ("undecided", 60)
+    strict = replace(NLL_MARGIN, tail_share=0.001)
+    wanted = cases_to_bound(0.001, 46, alpha=0.025)
+    assert cell_of(nll_table(shifts, cases=40), nll_margins=(strict,)).cases_needed == wanted > 60
 
 
 def test_unobserved_cases_and_a_missing_aa_are_incomplete() -> None:

@@ -73,3 +73,22 @@ def test_undecided_says_how_many_cases_it_would_take() -> None:
     assert found.cases_needed_as_observed > 1000 > found.cases_needed_if_equal > 64
     assert cell(1, 4, n=64, right=54, margin=0.04).cases_needed_as_observed is None
     assert str(found.cases_needed_if_equal) in found.reason
+
+
+@pytest.mark.parametrize("margin", [0.01, 0.05, 0.10, 0.20])
+def test_where_none_differed_the_need_says_what_it_assumes(margin: float) -> None:
+    """One case in four by chance is an assumption; what passes if none ever differs is not."""
+    found = cell(0, 0, n=4, right=2, margin=margin)
+    passing = found.cases_needed_as_observed
+    assert passing is not None and found.cases_needed_if_equal is not None
+    assert noninferiority(0, 0, passing, margin).verdict == "admitted"
+    assert noninferiority(0, 0, passing - 1, margin).verdict == "undecided"
+    assert passing < found.cases_needed_if_equal
+    assert f"about {found.cases_needed_if_equal} cases if 1 case in 4" in found.reason
+    assert "assumed: none of 4 did" in found.reason
+    assert f"if none ever differs, {passing} cases pass" in found.reason
+
+
+def test_what_was_observed_is_not_called_assumed() -> None:
+    found = cell(1, 4, n=64, right=54, margin=0.05)
+    assert "if 5 in 64 differ" in found.reason and "assumed" not in found.reason
