@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import base64
 import time
+from dataclasses import fields, make_dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
 
 import aiohttp
 from yarl import URL
@@ -29,6 +30,11 @@ MAX_EVENTS = 1 << 20
 KEEPALIVE_S = 4.0
 CONNECT_TIMEOUT_S = 30.0
 NO_REPLY = Reply()
+# A frozen dataclass sets every field through object.__setattr__: 4 us a response, a twentieth of a
+# request's CPU. This twin has the same slots, is filled plainly, and then becomes a Response.
+_Filled: Any = make_dataclass(
+    "_Filled", [(one.name, one.type) for one in fields(Response)], slots=True
+)
 _FAILURES = (aiohttp.ClientError, OSError, EOFError, ValueError)
 
 
@@ -162,7 +168,7 @@ class Client:
                     status, error = "transport_error", reply.problem
         if error is not None and self._api_key:
             error = error.replace(self._api_key, REDACTED)
-        return Response(
+        made = _Filled(
             request.case_id,
             request.replicate,
             prepared.digest,
@@ -182,6 +188,8 @@ class Client:
             reply.finish_reason,
             reply.token_ids,
         )
+        made.__class__ = Response
+        return cast(Response, made)
 
     def _text(self, raw: bytes) -> tuple[str, BodyEncoding]:
         if self._key_bytes is not None and self._key_bytes in raw:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import pickle
 import time
 import tracemalloc
 
@@ -39,6 +41,18 @@ async def test_a_plain_reply_is_kept_as_received() -> None:
     assert response.first_byte_ns is not None and response.done_ns is not None
     assert response.sent_ns < response.first_byte_ns <= response.done_ns
     assert response.request_digest == request(return_token_ids=True, prompt=[1, 2, 3]).digest
+
+
+async def test_what_comes_back_is_a_frozen_response_like_any_other() -> None:
+    async with FakeServer(key=KEY) as server:
+        response = await ask(server, request())
+    assert type(response) is Response
+    built = Response(**{name: getattr(response, name) for name in Response.__slots__})
+    assert response == built and hash(response) == hash(built) and repr(response) == repr(built)
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        response.status = "timeout"  # type: ignore[misc]
+    assert dataclasses.replace(response, status="timeout").status == "timeout"
+    assert pickle.loads(pickle.dumps(response)) == response  # noqa: S301 - our own bytes
 
 
 async def test_a_stream_has_one_time_per_event() -> None:
