@@ -3,7 +3,7 @@
 Log ratios of equal arms are drawn (normal; Student's t with 3 degrees of freedom; skewed), and the
 product's own `compare` judges them. Widths are in standard deviations of one repeat.
 
-  python -m benchmarks.bench_speed_interval [--runs 400]      # prints a Markdown table
+  python -m benchmarks.bench_speed_interval [--runs 200]      # prints a Markdown table
 """
 
 from __future__ import annotations
@@ -47,12 +47,13 @@ def judge(logs: NDArray[np.float64], comparisons: int) -> tuple[bool, float | No
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--runs", type=int, default=400)
+    parser.add_argument("--runs", type=int, default=200)
+    parser.add_argument("--repeats", type=int, nargs="+", default=REPEATS)
     args = parser.parse_args()
     contrasts.MIN_REPEATS = 2  # to see what the bound is for
     print("| repeats | comparisons | noise | claimed at 0% | no interval | median half-width, SD |")
     print("|---|---|---|---|---|---|")
-    for repeats in REPEATS:
+    for repeats in args.repeats:
         for comparisons in COMPARISONS:
             for name, draw in NOISES.items():
                 rng = np.random.default_rng(7)
