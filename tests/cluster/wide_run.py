@@ -78,6 +78,16 @@ class WideFactorial(FakeFactorial):
                 found[place] = (row["outcome"], row["reason"])
         return found
 
+    def bodies(self) -> dict[tuple[str, str, str], str]:
+        """Raw bodies of complete cells by arm, cell and case: the servers' own words."""
+        found = {}
+        for record in sorted(self.run.glob("responses/*/*/*.cell.json")):
+            if json.loads(record.read_text())["state"] == "complete":
+                path = record.with_name(record.name.replace(".cell.json", ".jsonl"))
+                for row in map(json.loads, path.read_text().splitlines()):
+                    found[record.parts[-3], path.name, row["case_id"]] = row["body"]
+        return found
+
     def living(self) -> list[int]:
         """Ids of the processes of this run on any node."""
         found = []
