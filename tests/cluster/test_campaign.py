@@ -157,12 +157,9 @@ def test_no_node_left_ends_the_run_and_says_how_to_go_on(tmp_path: Path) -> None
 
 
 def test_a_server_that_does_not_start_ends_the_run_as_locally(tmp_path: Path) -> None:
-    session = Played(
-        lambda job, node: (
-            Said("error", "not ready", error_exit=EXIT_SERVER) if node == "n1" else End
-        )
-    )
-    with pytest.raises(ServerError, match="n1.*not ready"):
+    failed = Said("error", "not ready", error_exit=EXIT_SERVER)
+    session = Played(lambda job, node: failed if node == "n1" else End)
+    with pytest.raises(ServerError, match=r"n1.*not ready"):
         carried(tmp_path, session)
     assert sum(node == "n1" for _, node in session.jobs) == 1, "nothing more was started there"
 
