@@ -27,6 +27,7 @@ TITLES = {
     "report": "The whole report",
     "scoring": "Scoring and rescoring",
     "nll": "Forced replay against free decoding",
+    "cluster": "The Ray executor beside the local one",
     "growth": "From a thousand responses to a million",
 }
 # These print Markdown; the output of the others is shown as it is.
@@ -43,6 +44,7 @@ COMMANDS = {
     "report": ["benchmarks/bench_report.py"],
     "scoring": ["benchmarks/bench_scoring.py", "--lines", "0"],  # a million: in growth
     "nll": ["benchmarks/bench_nll.py", "--model", str(MODEL)],
+    "cluster": ["benchmarks/bench_cluster.py", "overhead"],
     "growth": ["-m", "benchmarks.bench_growth", *PLOT, "--json", "docs/results/growth.json"],
 }
 QUICK = {
@@ -56,6 +58,7 @@ QUICK = {
     "report": ["benchmarks/bench_report.py", "--repeats", "2"],
     "scoring": ["benchmarks/bench_scoring.py", "--rescore", "10000", "--lines", "0"],
     "nll": ["benchmarks/bench_nll.py", "--deltas-only"],
+    "cluster": ["benchmarks/bench_cluster.py", "overhead", "--rounds", "1", "--delay", "0.1"],
     "growth": ["-m", "benchmarks.bench_growth", "--sizes", "1000,10000"],
 }
 
