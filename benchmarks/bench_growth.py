@@ -102,7 +102,7 @@ def measure_all(
     sizes: Sequence[int], parts: Sequence[str], saved: Path | None
 ) -> dict[str, dict[int, Figures]]:
     """Measure what is not saved yet, each in a folder of its own; smaller sizes first."""
-    found = _read(saved, parts)
+    found = _read(saved)
     for size in sizes:
         for part in parts:
             if size in found[part]:
@@ -115,9 +115,10 @@ def measure_all(
     return found
 
 
-def _read(saved: Path | None, parts: Sequence[str]) -> dict[str, dict[int, Figures]]:
+def _read(saved: Path | None) -> dict[str, dict[int, Figures]]:
+    """Return the saved figures of every part, none where there are none."""
     text = saved.read_text(encoding="utf-8") if saved is not None and saved.exists() else "{}"
-    rows = {part: json.loads(text).get(part, {}) for part in parts}
+    rows = {part: json.loads(text).get(part, {}) for part in PARTS}
     return {part: {int(size): row for size, row in by.items()} for part, by in rows.items()}
 
 

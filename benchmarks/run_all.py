@@ -28,7 +28,7 @@ TITLES = {
     "scoring": "Scoring and rescoring",
     "nll": "Forced replay against free decoding",
     "cluster": "The Ray executor beside the local one",
-    "growth": "From a thousand responses to a million",
+    "growth": "Growth with the number of responses",
 }
 # These print Markdown; the output of the others is shown as it is.
 MARKDOWN = frozenset({"peers", "growth"})
@@ -68,6 +68,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=ROOT / "docs" / "performance.md")
     parser.add_argument("--only", default=",".join(TITLES), help="comma-separated names")
+    parser.add_argument("--sizes", help="of growth; default a thousand to a million")
     parser.add_argument("--quick", action="store_true", help="fewer repeats")
     args = parser.parse_args()
     names = args.only.split(",")
@@ -76,7 +77,10 @@ def main() -> int:
         parser.error(f"--only: no benchmark {', '.join(unknown)}; there are {', '.join(TITLES)}")
     parts, failed = kept(args.out), []
     for name in names:
-        code, text = run(name, (QUICK if args.quick else COMMANDS)[name])
+        command = (QUICK if args.quick else COMMANDS)[name]
+        if name == "growth" and args.sizes:
+            command = [*command, "--sizes", args.sizes]
+        code, text = run(name, command)
         if code:
             failed.append(name)
         parts[name] = text
