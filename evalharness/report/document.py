@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, is_dataclass
 from typing import Any
 
@@ -20,7 +20,7 @@ from evalharness.report.facts import (
 from evalharness.report.flips import excluded_rows, flip_rows, unobserved_rows
 from evalharness.report.limits import cannot_say
 from evalharness.report.placement import confounded, placement_section
-from evalharness.report.readings import reading_rows
+from evalharness.report.readings import other_scorers, reading_rows
 from evalharness.report.sections import (
     count_rows,
     first_difference_rows,
@@ -57,6 +57,7 @@ def build_document(runs: Sequence[Run], judged: Judgement, asked: Asked) -> dict
         "unobserved": unobserved_rows(runs, judged.tables, nll),
         "excluded": excluded_rows(runs, judged.tables),
         "readings": reading_rows(runs),
+        "other_scorers": other_scorers(runs),
         "stopped": [row for run in runs for row in (*stopped_rows(run), *never_run_rows(run))],
         "pooled": [asdict(row) for row in verdict.pooled],
         "factorial": [asdict(table) for table in verdict.effects],
@@ -72,7 +73,7 @@ def build_document(runs: Sequence[Run], judged: Judgement, asked: Asked) -> dict
         "time": [row for run in runs for row in time_rows(run)],
         "idle": [idle_row(run) for run in runs],
     }
-    cleaned = clean(document)
+    cleaned = without_empty_intervals(clean(document))
     assert isinstance(cleaned, dict)
     return cleaned
 
@@ -94,6 +95,25 @@ def clean(value: Any) -> Any:
     if isinstance(value, float):
         return float(f"{value:.10g}") if math.isfinite(value) else None
     return value
+
+
+def without_empty_intervals(value: Any) -> Any:
+    """Return the document with null limits where an interval has no width.
+
+    Where every case has the same difference the formula gives one point, which is no bound.
+    """
+    if isinstance(value, list):
+        return [without_empty_intervals(item) for item in value]
+    if not isinstance(value, dict):
+        return value
+    out = {name: without_empty_intervals(item) for name, item in value.items()}
+    for name in ("interval", "pure_interval"):
+        limits = out.get(name)
+        if isinstance(limits, list) and limits[0] == limits[1]:
+            out[name] = [None, None]
+    if "lower" in out and out["lower"] == out.get("upper"):
+        out |= {"lower": None, "upper": None}
+    return out
 
 
 def headline(judged: Judgement) -> dict[str, Any]:
@@ -144,7 +164,8 @@ def _design(runs: Sequence[Run], judged: Judgement, asked: Asked) -> dict[str, A
 def _arm(arm: ArmVerdict) -> dict[str, Any]:
     gates: list[CellVerdict | NllCellVerdict] = [*arm.cells, *arm.nll_cells]
     gates = [cell for cell in gates if cell.gate]
-    undecided = [c for c in gates if isinstance(c, CellVerdict) and c.underlying == "undecided"]
+    rows = list(_needed(gates))
+    suites = [row for row in rows if row["suite"] != "nll"]
     return {
         "name": arm.arm,
         "levels": dict(arm.levels),
@@ -154,12 +175,48 @@ def _arm(arm: ArmVerdict) -> dict[str, Any]:
         "notes": list(arm.notes),
         "p": arm.p,
         "p_adjusted": arm.p_adjusted,
-        "cases_needed_if_equal": _most(c.cases_needed_if_equal for c in undecided),
-        "cases_needed_as_observed": _most(c.cases_needed_as_observed for c in undecided),
+        "cases_needed": rows,
+        "cases_needed_if_equal": _most(row["if_equal"] for row in rows),
+        "cases_needed_as_observed": _most(row["as_observed"] for row in suites),
         "gate_cells": len(gates),
         "gate_cells_passed": sum(c.underlying == "admitted" for c in gates),
     }
 
 
+def _needed(gates: Sequence[CellVerdict | NllCellVerdict]) -> Iterator[dict[str, Any]]:
+    """Yield the cases that each suite and mode would need at a level, the largest of its levels.
+
+    Gates that lack something else than cases (an A/A launch that fails) are not among them.
+    """
+    cells: dict[tuple[str, str], list[CellVerdict]] = {}
+    nll: dict[str, list[int | None]] = {}
+    for gate in gates:
+        if gate.underlying != "undecided" or gate.aa_failed:
+            continue
+        if isinstance(gate, NllCellVerdict):
+            nll.setdefault(gate.mode, []).append(gate.cases_needed)
+        elif gate.cases_needed_if_equal is not None:
+            cells.setdefault((gate.suite, gate.mode), []).append(gate)
+    for (suite, mode), found in cells.items():
+        yield {
+            "suite": suite,
+            "mode": mode,
+            "if_equal": _most(cell.cases_needed_if_equal for cell in found),
+            "as_observed": _most(cell.cases_needed_as_observed for cell in found),
+            "none_differed": not any(cell.table.wins + cell.table.losses for cell in found),
+        }
+    for mode, numbers in nll.items():
+        yield {
+            "suite": "nll",
+            "mode": mode,
+            "if_equal": _most(numbers),
+            "as_observed": None,
+            "none_differed": False,
+        }
+
+
 def _most(needed: Iterable[int | None]) -> int | None:
-    return max((n for n in needed if n is not None), default=None)
+    """Return the largest; None where one is None (no number would do, or none is known)."""
+    numbers = list(needed)
+    known = [n for n in numbers if n is not None]
+    return max(known, default=None) if len(known) == len(numbers) else None

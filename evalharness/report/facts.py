@@ -14,22 +14,26 @@ from evalharness.runs import Run, StoredCell
 
 # Fewer samples of a gauge (a cell of a few seconds) hit its start and end rather than its load.
 MIN_SAMPLES = 5
+# The gauge is read after steps: an answer of fewer of them is gone before it is counted.
+MIN_STEPS = 8
 
 
 def load_rows(run: Run) -> Iterator[dict[str, Any]]:
     """Concurrency really reached, one row a cell.
 
-    `in_flight` is the client's mean over the cell before its tail; `running_mean` the server's
-    own vllm:num_requests_running, whose median (start and tail do not move it) counts beside the
-    client's: `reached_share` is the smaller one over C, the server's only where it was sampled
-    often enough to mean anything.
+    `in_flight` is the client's time-weighted mean while C requests were left to ask, None where
+    the suite has too few cases for that (`can_fill` False); `running_mean` the server's own
+    vllm:num_requests_running, whose median (start and tail do not move it) counts beside the
+    client's. `reached_share` is the smaller one over C; `reached_by` names what it rests on.
+    The server's counts only with enough samples and answers long enough to be seen by it.
     """
     for cell in run.cells.values():
         record = cell.record
         samples = record["running_samples"]
         median = float(np.median(samples)) if samples else None
-        seen = median if len(samples) >= MIN_SAMPLES else None
-        known = [v for v in (record["concurrency_reached"], seen) if v is not None]
+        seen = median if _gauge_can_see(record) else None
+        sides = {"client": record["concurrency_reached"], "server": seen}
+        known = [value for value in sides.values() if value is not None]
         yield {
             **_key(cell),
             "launch": cell.launch,
@@ -39,6 +43,8 @@ def load_rows(run: Run) -> Iterator[dict[str, Any]]:
             "running_median": median,
             "running_max": max(samples, default=None),
             "reached_share": min(known) / cell.key.concurrency if known else None,
+            "reached_by": [name for name, value in sides.items() if value is not None],
+            "can_fill": _can_fill(record, cell.key.concurrency),
             "idle_share": record["idle_share"],
             "loop_lag_ms_p99": record["loop_lag_ms_p99"],
             "client_bound": record["client_bound"],
@@ -47,6 +53,17 @@ def load_rows(run: Run) -> Iterator[dict[str, Any]]:
             "output_tokens": record["output_tokens"],
             "status_counts": dict(record["status_counts"]),
         }
+
+
+def _gauge_can_see(record: Mapping[str, Any]) -> bool:
+    """Whether the server's count was read often enough, over answers of enough decode steps."""
+    steps = record["output_tokens"] / record["rows"] if record["rows"] else 0.0
+    return len(record["running_samples"]) >= MIN_SAMPLES and steps >= MIN_STEPS
+
+
+def _can_fill(record: Mapping[str, Any], level: int) -> bool:
+    """Whether the cell has cases enough to keep C requests in flight for longer than a moment."""
+    return level == 1 or bool(record["expected_rows"] > level)
 
 
 def stopped_rows(run: Run) -> Iterator[dict[str, Any]]:
@@ -61,7 +78,20 @@ def stopped_rows(run: Run) -> Iterator[dict[str, Any]]:
             "rows": cell.record["rows"],
             "expected_rows": cell.record["expected_rows"],
             "file": cell.responses.relative_to(run.path).as_posix(),
+            "became": _became(run, cell),
         }
+
+
+def _became(run: Run, cell: StoredCell) -> str:
+    """Say whether the cell that was stopped has another attempt that counts."""
+    other = run.cells.get(cell.key)
+    if other is None:
+        return "not asked again: its cases are unobserved"
+    if other is cell:
+        return "nothing of it is used: its cases are unobserved"
+    if other.state == "complete":
+        return f"asked again in launch {other.launch}, complete, used"
+    return f"asked again in launch {other.launch}, which is {other.state}"
 
 
 def _key(cell: StoredCell) -> dict[str, Any]:

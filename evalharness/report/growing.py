@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from evalharness.report.files import Renderer, render_json, write_files
 from evalharness.report.html import render_page
-from evalharness.report.markdown import badge, plain, table
+from evalharness.report.md_text import badge, plain, table
 from evalharness.report.plots import COLOURS, new_figure
 from evalharness.report.svg import SETTINGS, inline_svg
 from evalharness.text import printable

@@ -17,6 +17,24 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from evalharness.report.filters import (
+    FIGURE_NAMES,
+    GLYPHS,
+    NO_OTHER_READING,
+    NO_OTHER_SCORER,
+    NONE,
+    arm_needed,
+    interval,
+    largest,
+    nats,
+    nats_span,
+    needed,
+    noise_span,
+    p_value,
+    points,
+    points_span,
+    tokens_span,
+)
 from evalharness.report.plots import delta_plots, forest_plots, load_plot
 from evalharness.text import printable
 
@@ -24,20 +42,6 @@ from evalharness.text import printable
 MAX_FLIPS = 1_000
 # Cases shown of one rule, on which another scorer reads differently.
 MAX_READINGS = 100
-GLYPHS = {
-    "admitted": "✓",
-    "harm shown": "✗",
-    "undecided": "?",
-    "incomplete": "…",
-    "exploratory": "~",
-}
-FIGURE_NAMES = {
-    "output_tokens_per_s": "output tokens/s",
-    "step_ms": "decode step, ms",
-    "ttft_ms": "first token, ms",
-    "e2e_ms": "end to end, ms",
-}
-NONE = "–"
 Row = Mapping[str, Any]
 
 
@@ -76,8 +80,7 @@ def _sections(document: Row) -> Iterator[tuple[str, str]]:
     yield from (("results", "Contrasts"), ("flips", "Flips"))
     if document["unobserved"] or document["stopped"] or document["excluded"]:
         yield "unobserved", "Not counted"
-    if document["readings"]:
-        yield "readings", "Other readings"
+    yield "readings", "Other readings"
     if document["nll"]["cells"] or document["nll"]["deltas"]:
         yield "nll", "Token log-probabilities"
     yield "noise", "Noise"
@@ -111,6 +114,12 @@ def _environment() -> jinja2.Environment:
         css=lambda verdict: str(verdict).split(" ", maxsplit=1)[0],
         glyph=lambda verdict: GLYPHS[verdict],
         needed=needed,
+        arm_needed=arm_needed,
+        largest=largest,
+        nats_span=nats_span,
+        points_span=points_span,
+        tokens_span=tokens_span,
+        noise_span=noise_span,
         points=points,
         size=lambda value: NONE if value is None else f"{100 * value:.3g}",
         percent=lambda value: NONE if value is None else f"{100 * value:.3g}%",
@@ -130,6 +139,7 @@ def _environment() -> jinja2.Environment:
         shown_effects=_shown_effects,
         flip_groups=flip_groups,
         reading_groups=reading_groups,
+        no_reading=lambda doc: NO_OTHER_READING if doc["other_scorers"] else NO_OTHER_SCORER,
         places=places,
         match=_match,
         discordance=_discordance,
@@ -140,43 +150,6 @@ def _environment() -> jinja2.Environment:
 def _finalize(value: Any) -> Any:
     """Escape control and format characters of every inserted text, markup of ours excepted."""
     return value if isinstance(value, Markup) or not isinstance(value, str) else printable(value)
-
-
-def points(value: float | None) -> str:
-    """Return a difference as signed points: 0.0469 -> +4.7."""
-    return NONE if value is None else f"{100 * value:+.1f}"
-
-
-def nats(value: float | None) -> str:
-    """Return a signed value in nats to five decimals: finer differences decide nothing."""
-    return NONE if value is None else f"{value:+.5f}"
-
-
-def p_value(value: float | None) -> str:
-    """Return a p-value with three significant digits, or <.0001."""
-    if value is None:
-        return NONE
-    return "<.0001" if value < 1e-4 else f"{value:.3g}"
-
-
-def interval(limits: Row | None) -> str:
-    """Return an estimate with its limits: `1.048 (1.031, 1.066)`; without them, as it is."""
-    if limits is None:
-        return NONE
-    estimate = f"{limits['estimate']:.4g}"
-    if limits["lower"] is None or limits["upper"] is None:
-        return f"{estimate} (no interval)"
-    return f"{estimate} ({limits['lower']:.4g}, {limits['upper']:.4g})"
-
-
-def needed(row: Row) -> str:
-    """Return the cases an undecided arm or cell would need, for equal arms and as observed."""
-    equal, observed = row["cases_needed_if_equal"], row["cases_needed_as_observed"]
-    if equal is None and observed is None:
-        return NONE
-    first = f"{equal:,} if equal" if equal is not None else "none would do if equal"
-    second = f"{observed:,} as observed" if observed is not None else "none would do as observed"
-    return f"{first}, {second}"
 
 
 def nll_chips(document: Row, *, arm: str, mode: str) -> Iterator[dict[str, Any]]:

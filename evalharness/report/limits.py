@@ -7,6 +7,7 @@ from typing import Any
 
 from evalharness.noninferiority import Judgement
 from evalharness.pairing import speed_modes, speed_repeats
+from evalharness.report.limits_content import content_limits
 from evalharness.runs import Run
 from evalharness.speed.contrasts import MIN_REPEATS
 
@@ -20,6 +21,7 @@ def cannot_say(
     """Return the sentences, the most important first."""
     return [
         *_reach(judged),
+        *content_limits(runs[0], judged),
         *_noise(judged),
         *_levels(runs),
         *_speed(runs[0]),
@@ -106,24 +108,47 @@ def _load(load: Sequence[Mapping[str, Any]]) -> Iterator[str]:
             f"In {len(slow)} cells the client, not the server, was the bottleneck: their load "
             "was lower than their C says."
         )
+    narrow = [row for row in load if not row["can_fill"]]
+    if narrow:
+        yield (
+            f"{len(narrow)} cells have too few cases to keep C requests in flight ({_at(narrow)}): "
+            "that load was never held there. They decide like any other cell."
+        )
+    filled = [row for row in load if row["can_fill"]]
     short = [
         row
-        for row in load
+        for row in filled
         if row["reached_share"] is not None and row["reached_share"] < REACHED_SHARE
     ]
     if short:
-        names = sorted({f"{r['suite']} C{r['concurrency']}" for r in short})
         yield (
             f"{len(short)} cells reached less than {REACHED_SHARE:.0%} of their concurrency "
-            f"({', '.join(names)}): they say little about that load."
+            f"({_at(short)}): they say little about that load."
         )
+    unknown = [row for row in filled if row["reached_share"] is None]
+    if unknown:
+        yield (
+            f"In {len(unknown)} cells the concurrency reached is not measurable ({_at(unknown)}): "
+            "neither the client's mean nor enough of the server's counts are there."
+        )
+
+
+def _at(rows: Sequence[Mapping[str, Any]]) -> str:
+    """Name suites with their levels, each once: `bfcl C4 C8, nll C1`."""
+    levels: dict[str, set[int]] = {}
+    for row in rows:
+        levels.setdefault(row["suite"], set()).add(row["concurrency"])
+    return ", ".join(
+        f"{suite} {' '.join(f'C{c}' for c in sorted(found))}"
+        for suite, found in sorted(levels.items())
+    )
 
 
 def _scope(run: Run, judged: Judgement) -> Iterator[str]:
     levels = ", ".join(str(c) for c in judged.plan.gate_concurrency)
     yield (
         f"Only these cases, this sampling and these concurrency levels ({levels}) were tried, on "
-        "the machines named below; other prompts, lengths and loads are not covered."
+        "the machines named under Provenance; other prompts, lengths and loads are not covered."
     )
     if not judged.nll and any(s["suite"] != "nll" for s in run.plan["suites"].values()):
         yield (

@@ -5,20 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from evalharness.report.html import (
+from evalharness.report.filters import (
     FIGURE_NAMES,
-    GLYPHS,
+    NO_OTHER_READING,
+    NO_OTHER_SCORER,
+    NONE,
+    arm_needed,
     interval,
-    needed,
+    largest,
     p_value,
     points,
-    reading_groups,
+    points_span,
 )
-from evalharness.text import printable
+from evalharness.report.html import reading_groups
+from evalharness.report.md_provenance import provenance_lines
+from evalharness.report.md_text import badge, code, plain, table
 
 # Longer lists make a pull request unreadable; report.json has all of them.
 MAX_IDS = 20
-SPECIAL = str.maketrans({char: f"\\{char}" for char in "\\`*_{}[]()<>#+!|~&@$"})
 Row = Mapping[str, Any]
 
 
@@ -27,6 +31,7 @@ def render_markdown(document: Row) -> str:
     parts = [
         *_head(document),
         *_arms(document),
+        *_limits(document),
         *_speed(document),
         *_counts(document),
         *_cells(document),
@@ -35,35 +40,9 @@ def render_markdown(document: Row) -> str:
         *_readings(document),
         *_unobserved(document),
         *_placement(document),
-        *_tail(document),
+        *provenance_lines(document),
     ]
     return "\n".join(parts) + "\n"
-
-
-def plain(text: object) -> str:
-    """Return text that Markdown shows literally, on one line."""
-    return printable(str(text)).replace("\n", " ").translate(SPECIAL)
-
-
-def code(text: object) -> str:
-    """Return text as an inline code span that it cannot leave."""
-    inside = printable(str(text)).replace("\n", " ").replace("`", "'").replace("|", "¦")
-    return f"`{inside}`"
-
-
-def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return a Markdown table's lines; the cells are escaped already."""
-    return [
-        f"| {' | '.join(head)} |",
-        f"|{'---|' * len(head)}",
-        *(f"| {' | '.join(row)} |" for row in rows),
-        "",
-    ]
-
-
-def badge(verdict: str) -> str:
-    """Return a verdict with its glyph, bold."""
-    return f"**{GLYPHS[verdict]} {verdict}**"
 
 
 def _head(document: Row) -> Iterator[str]:
@@ -90,11 +69,23 @@ def _arms(document: Row) -> list[str]:
             badge(arm["verdict"]),
             plain(arm["reason"]),
             f"{arm['gate_cells_passed']} of {arm['gate_cells']}",
-            needed(arm),
+            plain(arm_needed(arm)),
         ]
         for arm in document["arms"]
     ]
-    return table(["Arm", "Verdict", "Why", "Gates passed", "Cases needed"], rows)
+    head = ["Arm", "Verdict", "Why", "Gates passed", "Cases needed"]
+    return [*table(head, rows), *_words(document)]
+
+
+def _words(document: Row) -> list[str]:
+    alpha, sequence = document["design"]["alpha"], document["design"]["sequence"]
+    shared = "Holm" if sequence == "holm" else "the declared sequence"
+    return [
+        f"Cases needed: 80% power of each cell alone at alpha {alpha:g}, before {shared}, by which "
+        "several arms share that alpha. \\+w −l: cases that the arm won and lost against the "
+        "control. C: requests kept in flight. nats: a token's log-probability, 0.01 is about 1%.",
+        "",
+    ]
 
 
 def _speed(document: Row) -> list[str]:
@@ -156,7 +147,7 @@ def _cells(document: Row) -> list[str]:
             str(cell["concurrency"]),
             badge(cell["verdict"]),
             f"+{cell['table']['wins']} −{cell['table']['losses']}",
-            f"{points(cell['estimate'])} ({points(cell['lower'])}, {points(cell['upper'])})",
+            f"{points(cell['estimate'])} {points_span((cell['lower'], cell['upper']))}",
             "–" if cell["margin"] is None else f"{100 * cell['margin']:g}",
             p_value(cell["p"] if cell["margin"] is not None else None),
             f"+{cell['aa']['wins']} −{cell['aa']['losses']}" if cell["aa"] else "–",
@@ -199,15 +190,32 @@ def _nll(document: Row) -> list[str]:
                 plain(cell["arm"]),
                 f"{plain(cell['mode'])} C{cell['concurrency']}",
                 badge(cell["verdict"]),
-                f"{summary['estimate']:+.3g}" if summary else "–",
-                f"{100 * summary['tail_share']:.3g}%" if summary else "–",
-                f"{aa['estimate']:+.3g}, {100 * aa['tail_share']:.3g}%" if aa else "–",
+                f"{summary['estimate']:+.3g}" if summary else NONE,
+                f"{100 * summary['tail_share']:.3g}%" if summary else NONE,
+                _largest(summary) if summary else NONE,
+                f"{aa['estimate']:+.3g}, {100 * aa['tail_share']:.3g}%" if aa else NONE,
+                NONE if cell["cases_needed"] is None else f"{cell['cases_needed']:,}",
             ]
         )
     if not rows:
         return []
-    head = ["Arm", "NLL mode", "Verdict", "Mean, nats/token", "Tail share", "A/A mean, tail"]
-    return table(head, rows)
+    head = [
+        "Arm", "NLL mode", "Verdict", "Mean, nats/token", "Tail share", "Largest",
+        "A/A mean, tail", "Cases needed",
+    ]  # fmt: skip
+    return [
+        *table(head, rows),
+        "Where no token moved, the tail's bound and its cases needed assume one moved token in a "
+        "case that moves.",
+        "",
+    ]
+
+
+def _largest(summary: Row) -> str:
+    extreme = summary["largest"]
+    if not extreme or extreme["delta"] == 0:
+        return largest(summary)
+    return f"{largest(summary)} at {code(extreme['case_id'])}, token {extreme['position']}"
 
 
 def _unobserved(document: Row) -> Iterator[str]:
@@ -220,13 +228,17 @@ def _unobserved(document: Row) -> Iterator[str]:
         yield f"- left out in every arm, {place}: {reason}: {_ids(row['case_ids'])}"
     for row in document["stopped"]:
         place = f"{plain(row['arm'])}, {plain(row['suite'])} C{row['concurrency']}"
-        yield f"- {row['state']} cell, {place}: {plain(row['reason'])}"
+        what = f"{plain(row['reason'])}; {plain(row['became'])}"
+        yield f"- {row['state']} cell, {place}: {what}"
     yield ""
 
 
 def _readings(document: Row) -> Iterator[str]:
     groups = reading_groups(document)
     if not groups:
+        stored = document["other_scorers"]
+        yield f"Other readings: {plain(NO_OTHER_READING if stored else NO_OTHER_SCORER)}."
+        yield ""
         return
     yield "<details><summary>Where another scorer reads an answer differently</summary>"
     yield ""
@@ -260,7 +272,8 @@ def _placement(document: Row) -> list[str]:
     return [*opening, *table(head, rows), "</details>", ""]
 
 
-def _tail(document: Row) -> Iterator[str]:
+def _limits(document: Row) -> Iterator[str]:
     yield "What this run cannot say:"
     yield ""
     yield from (f"- {plain(sentence)}" for sentence in document["cannot_say"])
+    yield ""

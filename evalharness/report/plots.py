@@ -220,11 +220,10 @@ def load_plot(document: Mapping[str, Any]) -> Markup | None:
             share = 100 * row["reached_share"]
             # a fixed scatter keeps dots of one level apart without inventing data
             y = levels.index(row["concurrency"]) + 0.5 * ((number * 7 % 11) / 10 - 0.5)
-            low = share < 80
-            axes.plot(
-                [share], [y], "X" if low else "o", markersize=5, alpha=0.7,
-                color="#b84500" if low else "#0061a8", markeredgewidth=0,
-            )  # fmt: skip
+            mark, colour = ("X", "#b84500") if share < 80 else ("o", "#0061a8")
+            if not row["can_fill"]:
+                mark, colour = "s", "#9aa0a8"
+            axes.plot([share], [y], mark, markersize=5, alpha=0.7, color=colour, markeredgewidth=0)
         axes.set_yticks(range(len(levels)), [f"C{level}" for level in levels])
         axes.set_ylim(len(levels) - 0.4, -0.6)
         axes.set_xlim(0, 105)
@@ -232,11 +231,21 @@ def load_plot(document: Mapping[str, Any]) -> Markup | None:
         axes.grid(axis="x", color="#e4e7eb", linewidth=0.6)
         axes.set_axisbelow(True)
         axes.set_xlabel("requests really in flight, percent of C, one dot a cell")
-    smallest = min(rows, key=lambda row: float(row["reached_share"]))
     return inline_svg(
         figure,
         name="load",
         title="Concurrency really reached",
-        description=f"{len(rows)} cells; the lowest is {100 * smallest['reached_share']:.0f}% of "
-        f"C{smallest['concurrency']} ({smallest['arm']}, {smallest['suite']}).",
+        description=_load_words(document["concurrency"], rows),
+    )
+
+
+def _load_words(every: Sequence[Row], measured: Sequence[Row]) -> str:
+    filled = [row for row in measured if row["can_fill"]]
+    words = f"{len(measured)} of {len(every)} cells are measurable"
+    if not filled:
+        return f"{words}; none has cases enough to keep C in flight."
+    smallest = min(filled, key=lambda row: float(row["reached_share"]))
+    return (
+        f"{words}; of those with cases enough the lowest is {smallest['reached_share']:.0%} of "
+        f"C{smallest['concurrency']} ({smallest['arm']}, {smallest['suite']})."
     )

@@ -70,6 +70,18 @@ def reading_rows(runs: Sequence[Run]) -> list[dict[str, Any]]:
     return rows
 
 
+def other_scorers(runs: Sequence[Run]) -> list[dict[str, Any]]:
+    """Return the scorer versions that have scores here beside the declared ones, by suite."""
+    found = {
+        (cell.key.suite, scorer)
+        for run in runs
+        for cell in run.cells.values()
+        if cell.state == "complete" and run.plan["suites"][cell.key.suite]["suite"] != NLL_SUITE
+        for scorer, _ in _other_readings(run, cell)
+    }
+    return [{"suite": suite, "scorer": scorer} for suite, scorer in sorted(found)]
+
+
 def _place(run: int, cell: StoredCell) -> dict[str, Any]:
     key = cell.key
     return {

@@ -67,6 +67,7 @@ def never_run_rows(run: Run) -> Iterator[dict[str, Any]]:
                         "rows": 0,
                         "expected_rows": rows,
                         "file": None,
+                        "became": "never asked: its cases are unobserved",
                     }
 
 

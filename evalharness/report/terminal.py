@@ -10,7 +10,8 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from evalharness.report.html import GLYPHS, nll_chips
+from evalharness.report.filters import GLYPHS
+from evalharness.report.html import nll_chips
 from evalharness.text import printable
 
 STYLES = {

@@ -46,7 +46,7 @@ def case_ids(run: Path) -> list[str]:
 
 def test_a_disagreement_is_followed_from_the_report_to_its_rule(run: Path) -> None:
     before = report_document([run], Asked())
-    assert before["readings"] == [] and 'id="readings"' not in render_html(before)
+    assert before["readings"] == []
     wrong, right, excluded = (case_ids(run)[i] for i in (3, 4, 5))
     detail = {"official": "x:y", "rule": RULE}
     add_reading(
@@ -76,8 +76,21 @@ def test_a_disagreement_is_followed_from_the_report_to_its_rule(run: Path) -> No
     page, text = render_html(document), render_markdown(document)
     assert RULE in page and wrong in page and "control C1 C4" in page
     assert wrong in text and "first fit" in text
-    moved = {key: value for key, value in document.items() if key != "readings"}
-    assert moved == {key: value for key, value in before.items() if key != "readings"}
+    assert document["other_scorers"] == [{"suite": "bfcl", "scorer": "corrected/1"}]
+    own = {"readings", "other_scorers"}
+    moved = {key: value for key, value in document.items() if key not in own}
+    assert moved == {key: value for key, value in before.items() if key not in own}
+    assert before["other_scorers"] == []
+    for words, shown in (
+        ("is stored: only the declared", before),
+        ("disagrees", {**before, **stored(document)}),
+    ):
+        assert words in render_markdown(shown) and words in render_html(shown)
+
+
+def stored(document: dict[str, Any]) -> dict[str, Any]:
+    """Return the part of a document that says which other scorers are stored."""
+    return {"other_scorers": document["other_scorers"]}
 
 
 def test_a_reading_that_is_not_of_these_answers_is_said_and_believed_nowhere(run: Path) -> None:

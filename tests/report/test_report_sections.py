@@ -16,7 +16,8 @@ from evalharness.errors import PlanError
 from evalharness.noninferiority import Asked
 from evalharness.report import report_document, write_report
 from evalharness.report.answers import cut_answer
-from evalharness.report.markdown import code, plain, render_markdown
+from evalharness.report.markdown import render_markdown
+from evalharness.report.md_text import code, plain
 from evalharness.report.texts import divergence, first_difference
 from evalharness.report.tokens import kl_top
 from evalharness.runs import load_run
