@@ -19,6 +19,7 @@ from evalharness.text import printable
 
 LOCK_NAME = ".lock"
 SUMS_NAME = "SHA256SUMS"
+HOLDER_WAIT_S = 5.0
 
 
 def sync_directory(folder: Path) -> None:
@@ -78,6 +79,16 @@ def make_directory(path: Path) -> None:
         raise disk_error(path, error, "created") from error
 
 
+def _holder(fd: int) -> str:
+    """Return what the holder of the lock says of itself; it writes that just after taking it."""
+    end_s = time.monotonic() + HOLDER_WAIT_S
+    while True:
+        text = printable(os.pread(fd, 400, 0).decode("utf-8", "replace")).strip()
+        if text or time.monotonic() > end_s:
+            return text
+        time.sleep(0.01)
+
+
 @contextlib.contextmanager
 def run_lock(run: Path) -> Iterator[None]:
     """Hold the run for this process; raises StoreError saying who holds it already.
@@ -98,15 +109,14 @@ def run_lock(run: Path) -> Iterator[None]:
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            holder = printable(os.pread(fd, 400, 0).decode("utf-8", "replace")).strip()
             raise StoreError(
-                f"{run}: in use by {holder or 'another process'}; "
+                f"{run}: in use by {_holder(fd) or 'another process'}; "
                 "wait for it, stop it, or give another --out"
             ) from error
         started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         who = f"process {os.getpid()} on {socket.gethostname()} since {started}"
-        os.ftruncate(fd, 0)
         os.pwrite(fd, who.encode(), 0)
+        os.ftruncate(fd, len(who.encode()))
         yield
     finally:
         os.close(fd)

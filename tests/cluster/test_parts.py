@@ -62,7 +62,9 @@ def test_nodes_that_cannot_hold_a_launch_are_left_out_or_refused_by_name(tmp_pat
     slots, notes = usable_nodes(nodes, {"GPU": 4}, file)
     assert slots == {"a": 2}
     assert notes == ["left out: node b has GPU=0 of 4", "left out: node c has GPU=3 of 4"]
-    with pytest.raises(HarnessError, match=r"GPU=16: node a has GPU=8 of 16; node b has GPU=0"):
+    with pytest.raises(
+        HarnessError, match=r"GPU=16, CPU=1: node a has GPU=8 of 16; node b has GPU=0"
+    ):
         usable_nodes(nodes, {"GPU": 16}, file)
     with pytest.raises(HarnessError, match="node a has 8 GPUs, and Ray hides them"):
         usable_nodes(nodes, {}, file)

@@ -36,7 +36,7 @@ def without_ray(arguments: list[str]) -> tuple[int, str]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=400,
     )
     return done.returncode, done.stdout + done.stderr
 
