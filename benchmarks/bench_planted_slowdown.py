@@ -22,6 +22,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.child_server import child_server
+
 ROOT = Path(__file__).resolve().parents[1]
 RESULT = ROOT / "docs" / "results" / "planted_slowdown.json"
 CONCURRENCY = 4
@@ -30,26 +32,16 @@ FIGURES = ("output_tokens_per_s", "step_ms")
 
 def one_run(folder: Path, *, factor: float, seed: int, repeats: int) -> dict[str, Any]:
     """Run the factorial once; returns what its report says of the arm behind the proxy."""
-    server = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.decode_server", "--factors", f"1.0,{factor}"],
-        cwd=ROOT,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    try:
-        assert server.stdout is not None
-        ports = [int(text) for text in server.stdout.readline().split()]
-        command = [sys.executable, "-m", "evalharness", "factorial"]
-        command += ["--arms", str(_arms(folder, ports, repeats)), "--manifest"]
-        command += [str(_manifest(folder)), "--out", str(folder / "run"), "--seed", str(seed)]
+    factors = f"1.0,{factor}"
+    server = [sys.executable, "-m", "benchmarks.decode_server", "--factors", factors]
+    with child_server(server) as ports:
+        arms = _arms(folder, [int(port) for port in ports], repeats)
+        command = [sys.executable, "-m", "evalharness", "factorial", "--arms", str(arms)]
+        command += ["--manifest", str(_manifest(folder)), "--out", str(folder / "run")]
+        command += ["--seed", str(seed)]
         done = subprocess.run(
             command, cwd=ROOT, capture_output=True, text=True, check=False, timeout=600
         )
-    finally:
-        assert server.stdin is not None
-        server.stdin.close()
-        server.wait(timeout=10)
     if done.returncode != 0:
         raise RuntimeError(f"the factorial ended with {done.returncode}:\n{done.stdout[-2000:]}")
     report = json.loads((folder / "run" / "report" / "report.json").read_text(encoding="utf-8"))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import json
-import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
+from tests.child_server import child_server
 
 HERE = Path(__file__).parent
 QUESTION = "A shop sells pens at 3 for 2 coins and books at 7 coins each; " * 7
@@ -18,18 +19,8 @@ QUESTION = "A shop sells pens at 3 for 2 coins and books at 7 coins each; " * 7
 @contextlib.contextmanager
 def loopback_server() -> Iterator[str]:
     """Yield the base URL of a server that ends with the block."""
-    server = subprocess.Popen(
-        [sys.executable, str(HERE / "instant_server.py")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert server.stdin is not None and server.stdout is not None
-    try:
-        yield f"http://127.0.0.1:{server.stdout.readline().strip()}"
-    finally:
-        server.stdin.close()
-        server.wait(timeout=10)
+    with child_server([sys.executable, str(HERE / "instant_server.py")]) as (port,):
+        yield f"http://127.0.0.1:{port}"
 
 
 def stats(url: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from evalharness.factorial.cells import PlannedCell
-from evalharness.reply import loads
+from evalharness.lenient_json import loads
 from evalharness.text import printable
 from evalharness.types import Response
 

@@ -5,11 +5,11 @@ Pure: no network. Never raises; what is not a reply is named as a problem instea
 
 from __future__ import annotations
 
-import json
 from typing import Any, NamedTuple
 
 import orjson
 
+from evalharness.lenient_json import loads
 from evalharness.sse import DONE, events
 from evalharness.types import canonical_json
 
@@ -88,21 +88,6 @@ def read_stream(body: str, *, endpoint: str, model: str) -> Reply:
         finish_reason = _finish_reason(choice) or finish_reason
         token_ids.extend(_token_ids(choice) or ())
     return Reply(usage, finish_reason, tuple(token_ids) or None)
-
-
-def loads(text: str) -> Any:
-    """Return the JSON value of a text, or None where it is none.
-
-    The fast parser refuses lone surrogates and NaN, which a lenient server may send.
-    """
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
-        pass
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None
 
 
 def _problem(value: dict[str, Any], model: str, *, streamed: bool = False) -> str | None:

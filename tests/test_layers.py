@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-BASE = {"types", "errors", "text", "redact", "__version__"}
+BASE = {"types", "errors", "text", "redact", "lenient_json", "__version__"}
 SUITE = {*BASE, "suite", "chat", "strict_json", "sse"}
 ALLOWED: dict[str, set[str]] = {
     "types": set(),
@@ -22,7 +22,8 @@ ALLOWED: dict[str, set[str]] = {
     "strict_json": {"types"},
     "child": set(),
     "seeds": {"types"},
-    "reply": {"sse", "types"},
+    "lenient_json": set(),
+    "reply": {"lenient_json", "sse", "types"},
     "stats": set(),
     "suite": {"types"},
     "chat": {*BASE, "sse"},
@@ -32,14 +33,14 @@ ALLOWED: dict[str, set[str]] = {
     # Its capture also asks a server; its deltas use the statistics.
     "nll": {*SUITE, "seeds", "client", "drive", "stats"},
     "speed": {*SUITE, "stats", "seeds"},
-    "trace": {*BASE, "arms", "checked_json", "client", "reply", "server", "sse", "store"},
+    "trace": {*BASE, "arms", "checked_json", "client", "server", "sse", "store"},
     "registry": {"bfcl", "schema", "gsm8k", "nll", "speed", "suite", "errors"},
     "arms": BASE,
     "store": BASE,
     "stored_rows": {*BASE, "store"},
     "client": {*BASE, "reply", "sse"},
     "drive": BASE,
-    "server": {*BASE, "reply", "store"},
+    "server": {*BASE, "store"},
     "data": BASE,
     "manifest": {*BASE, "data", "registry", "strict_json", "suite"},
     "manifest_build": {*BASE, "data", "manifest", "registry", "suite"},
@@ -61,10 +62,10 @@ ALLOWED: dict[str, set[str]] = {
         "noninferiority", "pairing", "runs", "store", "stored_rows", "verdicts",
     },
     "factorial": {
-        *BASE, "arms", "client", "drive", "manifest", "registry", "reply", "seeds", "server",
+        *BASE, "arms", "client", "drive", "manifest", "registry", "seeds", "server",
         "sse", "store",
     },
-    "progress": {*BASE, "factorial", "reply"},
+    "progress": {*BASE, "factorial"},
     "cluster": {
         *BASE, "arms", "factorial", "manifest", "noninferiority", "progress", "report", "scoring",
         "scoring_cell", "scoring_worker", "server", "store",

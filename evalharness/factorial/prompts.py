@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from evalharness.reply import loads
+from evalharness.lenient_json import loads
 from evalharness.sse import events
 from evalharness.store import iter_responses
 from evalharness.types import CellKey, Response, canonical_json, sha256_hex

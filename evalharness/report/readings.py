@@ -95,8 +95,10 @@ def _place(run: int, cell: StoredCell) -> dict[str, Any]:
 def _disagreements(run: Run, cell: StoredCell) -> Iterator[_Case]:
     if cell.state != "complete" or run.plan["suites"][cell.key.suite]["suite"] == NLL_SUITE:
         return
-    for scorer, file in _other_readings(run, cell):
-        for case_id, other in _read(file, cell, scorer).items():
+    others = list(_other_readings(run, cell))
+    checks = verify_cell(cell.record, cell.responses)[2] if others else {}
+    for scorer, file in others:
+        for case_id, other in _read(file, cell, scorer=scorer, checks=checks).items():
             own = cell.scores.get(case_id)
             if own is None or not _differs(own, other):
                 continue
@@ -122,9 +124,10 @@ def _other_readings(run: Run, cell: StoredCell) -> Iterator[tuple[str, Path]]:
             yield scorer, folder / relative
 
 
-def _read(file: Path, cell: StoredCell, scorer: str) -> Mapping[str, CaseScore]:
+def _read(
+    file: Path, cell: StoredCell, *, scorer: str, checks: Mapping[str, str]
+) -> Mapping[str, CaseScore]:
     """Return the other reading; one that cannot be read says nothing of the run's verdicts."""
-    checks = verify_cell(cell.record, cell.responses)[2]
     try:
         return read_scores(file, checks, scorer)[0]
     except StoreError as error:

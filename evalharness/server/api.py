@@ -7,8 +7,8 @@ from typing import Any
 
 import aiohttp
 
+from evalharness.lenient_json import loads
 from evalharness.redact import REDACTED
-from evalharness.reply import loads
 
 MAX_ANSWER_BYTES = 8 << 20
 ANSWER_TIMEOUT_S = 20.0

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from evalharness.lenient_json import loads
 from evalharness.redact import is_secret_name
-from evalharness.reply import loads
 from evalharness.server.api import ServerApi
 from evalharness.server.evidence import ServerWords
 from evalharness.server.process import ServerProcess

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from evalharness.errors import ServerError
-from evalharness.reply import loads
+from evalharness.lenient_json import loads
 from evalharness.server.evidence import level_evidence
 from evalharness.server.facts import read_words, runner_of, write_server_json
 from evalharness.types import canonical_json

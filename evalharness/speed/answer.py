@@ -5,13 +5,11 @@ Reading is total: any stored response gives an `Answer` or an `Unobserved`, neve
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
-import orjson
-
 from evalharness.chat import SERVER_SIDE_FINISH, Unobserved
+from evalharness.lenient_json import loads
 from evalharness.sse import DONE, events
 from evalharness.types import Response
 
@@ -47,7 +45,7 @@ def read_answer(response: Response) -> Answer | Unobserved:
 
 
 def _read_whole(body: str) -> Answer | Unobserved:
-    choice, value = _choice(_loads(body))
+    choice, value = _choice(loads(body))
     if choice is None:
         return Unobserved("bad_body:no_choices")
     return Answer(_completion_tokens(value), _finish(choice), streamed=False)
@@ -61,7 +59,7 @@ def _read_stream(body: str) -> Answer | Unobserved:
         return Unobserved("stream_ended_early")
     tally = _Tally()
     for number, payload in enumerate(payloads[:-1]):
-        value = _loads(payload)
+        value = loads(payload)
         if not isinstance(value, dict):
             return Unobserved("bad_body:bad_event")
         if value.get("error"):
@@ -127,14 +125,3 @@ def _completion_tokens(value: dict[str, Any]) -> int | None:
 def _finish(choice: dict[str, Any]) -> str | None:
     reason = choice.get("finish_reason")
     return reason if isinstance(reason, str) else None
-
-
-def _loads(text: str) -> Any:
-    try:
-        return orjson.loads(text)
-    except orjson.JSONDecodeError:
-        pass
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        return None

@@ -18,7 +18,7 @@ import aiohttp
 
 from evalharness.client import open_session
 from evalharness.errors import IncompleteError, ServerError
-from evalharness.reply import loads
+from evalharness.lenient_json import loads
 from evalharness.server.api import ServerApi
 from evalharness.sse import DONE
 from evalharness.text import printable

@@ -14,7 +14,6 @@ import argparse
 import asyncio
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -29,6 +28,7 @@ from evalharness.factorial.prompts import PromptBook
 from evalharness.server import LaunchSpec, open_server
 from evalharness.store import iter_responses
 from evalharness.types import Arm, CellKey, Request, canonical_json
+from tests.child_server import child_server
 from tests.reliability.tally import Tally
 
 MAX_RSS_MIB = 300
@@ -67,19 +67,9 @@ def _request(number: int) -> Request:
 @contextmanager
 def stream_server() -> Iterator[str]:
     """Run the streaming server in a process of its own; yields its URL."""
-    server = subprocess.Popen(
-        [sys.executable, "-m", "tests.reliability.stream_server", str(EVENTS)],
-        cwd=Path(__file__).parents[2],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert server.stdin is not None and server.stdout is not None
-    try:
-        yield f"http://127.0.0.1:{server.stdout.readline().strip()}"
-    finally:
-        server.stdin.close()
-        server.wait(timeout=10)
+    command = [sys.executable, "-m", "tests.reliability.stream_server", str(EVENTS)]
+    with child_server(command) as (port,):
+        yield f"http://127.0.0.1:{port}"
 
 
 class Watch:
