@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from jsonschema.validators import validator_for
 
 from evalharness import data
-from tools.demo_model.data import mixture, schemas, tools
+from tools.demo_model.data import mixture, schemas, tasks, tools
 
 ROWS = 8000
 SEED = 20261129  # the committed adapter's
@@ -95,10 +95,18 @@ def test_every_schema_answer_is_valid() -> None:
         validator(schema, format_checker=checker).validate(json.loads(value_text))
 
 
+def test_every_task_is_stated_in_valid_json() -> None:
+    rng = Random(7)
+    for _ in range(500):
+        task, schema_text, value_text = tasks.document(rng)
+        Draft202012Validator(json.loads(schema_text)).validate(json.loads(value_text))
+        assert "{" not in task, task
+
+
 def test_every_call_fits_its_function() -> None:
     rng = Random(6)
     calls = 0
-    for _ in range(1500):
+    for _ in range(3000):
         row = tools.example(rng)
         documents = {tool["function"]["name"]: tool["function"] for tool in row["tools"]}
         answer = row["messages"][-1]["content"]
@@ -107,7 +115,7 @@ def test_every_call_fits_its_function() -> None:
             parameters = documents[call["name"]]["parameters"]
             Draft202012Validator(parameters).validate(call["arguments"])
             calls += 1
-    assert calls > 1000
+    assert calls > 2000
 
 
 def test_a_row_depends_on_its_seed_and_number_alone() -> None:

@@ -10,26 +10,21 @@ the data's digest.
 from __future__ import annotations
 
 import argparse
-import hashlib
 import json
 import math
-import os
 import time
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
-from tools.demo_model.data import mixture
 from tools.demo_model.digests import file_sha256, tensors_sha256
+from tools.demo_model.tokens import Rows, batches, make_tokens
 
 TARGETS = ("q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
-MAX_TOKENS = 1280
-Tokens = tuple[list[int], int]  # token ids, and how many of them are the prompt's
 
 
 class LoraLinear(nn.Module):
@@ -63,74 +58,20 @@ def add_lora(model: nn.Module, rank: int, alpha: float) -> dict[str, LoraLinear]
     return made
 
 
-def tokenize_chunk(job: tuple[str, str, int, int, int]) -> tuple[list[Tokens], str]:
-    """Make and tokenise rows [start, stop) of a seed; also return the rows' digest."""
-    from transformers import AutoTokenizer
-
-    path, template, seed, start, stop = job
-    tokenizer = AutoTokenizer.from_pretrained(path)
-    tokenizer.chat_template = Path(template).read_text(encoding="utf-8")
-    digest = hashlib.sha256()
-    found: list[Tokens] = []
-    for index in range(start, stop):
-        row = mixture.row(Random(f"{seed}:{index}"))
-        digest.update(json.dumps(row, ensure_ascii=True).encode() + b"\n")
-        text = tokenizer.apply_chat_template(
-            row["messages"][:-1], tools=row.get("tools"), add_generation_prompt=True, tokenize=False
-        )
-        prompt = tokenizer(text, add_special_tokens=False)["input_ids"]
-        answer = row["messages"][-1]["content"] + "<|im_end|>"
-        ids = prompt + tokenizer(answer, add_special_tokens=False)["input_ids"]
-        if len(ids) <= MAX_TOKENS:
-            found.append((ids, len(prompt)))
-    return found, digest.hexdigest()
-
-
-def make_tokens(path: Path, template: Path, seed: int, count: int) -> tuple[list[Tokens], str]:
-    """Return `count` tokenised rows (less the too long ones) and the data's digest."""
-    step = 2000
-    jobs = [
-        (str(path), str(template), seed, start, min(start + step, count))
-        for start in range(0, count, step)
-    ]
-    found: list[Tokens] = []
-    digest = hashlib.sha256()
-    with ProcessPoolExecutor(max_workers=max(1, (os.cpu_count() or 2) - 1)) as pool:
-        for rows, part in pool.map(tokenize_chunk, jobs):
-            found.extend(rows)
-            digest.update(part.encode())
-    return found, digest.hexdigest()
-
-
-def batches(rows: list[Tokens], tokens_per_batch: int, rng: Random) -> Iterator[list[Tokens]]:
-    """Yield batches of rows of like length, in random order, about `tokens_per_batch` each."""
-    order = sorted(range(len(rows)), key=lambda i: len(rows[i][0]) + rng.random() * 24)
-    found: list[list[Tokens]] = []
-    current: list[Tokens] = []
-    longest = 0
-    for index in order:
-        longest = max(longest, len(rows[index][0]))
-        if current and longest * (len(current) + 1) > tokens_per_batch:
-            found.append(current)
-            current, longest = [], len(rows[index][0])
-        current.append(rows[index])
-    found.append(current)
-    rng.shuffle(found)
-    yield from found
-
-
-def loss_of(model: Any, batch: list[Tokens], device: str) -> tuple[torch.Tensor, int]:
+def loss_of(model: Any, rows: Rows, batch: list[int], device: str) -> tuple[torch.Tensor, int]:
     """Return the mean loss over the answers' tokens, and how many tokens the batch holds.
 
     Right padding with causal attention: a pad is never seen by a real token, so no mask is needed.
     """
-    width = max(len(ids) for ids, _ in batch)
-    ids = torch.zeros(len(batch), width, dtype=torch.long)
-    wanted = torch.zeros(len(batch), width, dtype=torch.bool)
-    for i, (row, prompt) in enumerate(batch):
-        ids[i, : len(row)] = torch.tensor(row)
-        wanted[i, prompt : len(row)] = True
-    ids, wanted = ids.to(device, non_blocking=True), wanted.to(device, non_blocking=True)
+    width = int(rows.lengths[batch].max())
+    padded = np.zeros((len(batch), width), dtype=np.int64)
+    answers = np.zeros((len(batch), width), dtype=np.bool_)
+    for i, index in enumerate(batch):
+        tokens = rows.tokens(index)
+        padded[i, : len(tokens)] = tokens
+        answers[i, rows.prompts[index] : len(tokens)] = True
+    ids = torch.from_numpy(padded).to(device, non_blocking=True)
+    wanted = torch.from_numpy(answers).to(device, non_blocking=True)
     hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
     chosen = hidden[:, :-1][wanted[:, 1:]]
     logits = model.lm_head(chosen).float()
@@ -145,7 +86,7 @@ def learning_rate(done: float, peak: float) -> float:
     return peak * (0.02 + 0.98 * 0.5 * (1 + math.cos(math.pi * (done - 0.03) / 0.97)))
 
 
-def train(model: Any, rows: list[Tokens], options: argparse.Namespace) -> list[dict[str, float]]:
+def train(model: Any, rows: Rows, options: argparse.Namespace) -> list[dict[str, float]]:
     """Train until `options.minutes` or `options.epochs` are over; return the loss curve."""
     device = str(next(model.parameters()).device)
     params = [p for p in model.parameters() if p.requires_grad]
@@ -163,7 +104,7 @@ def train(model: Any, rows: list[Tokens], options: argparse.Namespace) -> list[d
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(done, options.lr)
         with torch.autocast(device.split(":")[0], dtype=torch.bfloat16):
-            loss, tokens = loss_of(model, batch, device)
+            loss, tokens = loss_of(model, rows, batch, device)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(params, 1.0)
         optimizer.step()
@@ -241,7 +182,7 @@ def main() -> None:
     rows, digest = make_tokens(options.model, template, options.seed, options.rows)
     prepared_s = time.monotonic() - started
     print(
-        f"{len(rows)} rows, {sum(len(ids) for ids, _ in rows)} tokens, {prepared_s:.0f} s",
+        f"{len(rows)} rows, {rows.flat.size} tokens, {prepared_s:.0f} s",
         flush=True,
     )
     device = "cuda" if torch.cuda.is_available() else "cpu"

@@ -21,6 +21,7 @@ from tools.demo_model.data.params import (
     person,
     pick,
     plain_numbers,
+    year,
 )
 
 CITY = S(
@@ -59,12 +60,11 @@ TIME = S(
     clock,
     "at {v}|from {v}|starting at {v}",
 )
-YEAR = N("year/season/in_year", 1800, 2026, "")
 YEAR2 = Kind(
     ("year", "season", "release_year"),
     "integer",
     ("The year.", "Year of interest.", "The year, e.g. 2010."),
-    integer(1900, 2026),
+    year(1900, 2026),
     ("in {v}", "in the year {v}", "for {v}", "from {v}", "of {v}"),
 )
 NAME = S(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from random import Random
 from typing import Any
 
-from tools.demo_model.data import problems, schemas, tools
+from tools.demo_model.data import problems, schemas, tasks, tools
 
 # How each kind is asked. The first of each list is what the suites' requests say, so that the
 # demo asks as the model was taught; the others keep it from hanging on one wording.
@@ -31,10 +31,13 @@ def row(rng: Random) -> dict[str, Any]:
     kind = rng.random()
     if kind < 0.66:
         return tools.example(rng)
-    if kind < 0.88:
+    if kind < 0.80:
         schema, value = schemas.document(rng)
+        return {"messages": _turns(_ask(rng, SCHEMA_ASKS).replace("{schema}", schema), value)}
+    if kind < 0.83:
+        task, schema, value = tasks.document(rng)
         asked = _ask(rng, SCHEMA_ASKS).replace("{schema}", schema)
-        return {"messages": _turns(asked, value)}
+        return {"messages": _turns(f"{task}\n\n{asked}", value)}
     question, answer = problems.problem(rng)
     return {"messages": _turns(_ask(rng, PROBLEM_ASKS).replace("{question}", question), answer)}
 

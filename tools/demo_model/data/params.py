@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from tools.demo_model.data import names
 from tools.demo_model.data import words as w
 
 Make = Callable[[Random], tuple[Any, str]]  # a value, and the words a user says for it
@@ -42,11 +43,15 @@ NUMBER_WORDS = (
 )
 
 
-def pick(bank: tuple[str, ...]) -> Make:
-    """Return a maker of one word of the bank, said as it is."""
+def pick(bank: tuple[str, ...], *, closed: bool = False) -> Make:
+    """Return a maker of one word of the bank, said as it is.
+
+    Of proper names a quarter are invented ones instead, unless the bank is all there is.
+    """
+    named = not closed and bank not in (w.WEEKDAYS, w.MONTHS) and names.are_open(bank)
 
     def make(rng: Random) -> tuple[Any, str]:
-        value = rng.choice(bank)
+        value = names.proper(rng) if named and rng.random() < 0.25 else rng.choice(bank)
         return value, value
 
     return make
@@ -67,6 +72,16 @@ def integer(low: int, high: int, *, money: bool = False) -> Make:
         if money and rng.random() < 0.7:
             said = "$" + (said if said[0].isdigit() else str(value))
         return value, said
+
+    return make
+
+
+def year(low: int, high: int) -> Make:
+    """Return a maker of a year: never rounded, never with a comma."""
+
+    def make(rng: Random) -> tuple[Any, str]:
+        value = rng.randint(low, high)
+        return value, str(value)
 
     return make
 
@@ -120,7 +135,7 @@ def person(rng: Random) -> tuple[Any, str]:
     """A full name, or a first name."""
     name = rng.choice(w.FIRST)
     if rng.random() < 0.7:
-        name += " " + rng.choice(w.LAST)
+        name += " " + (rng.choice(w.LAST) if rng.random() < 0.7 else names.word(rng))
     return name, name
 
 
@@ -180,10 +195,10 @@ def flag(rng: Random) -> tuple[Any, str]:
 
 
 def N(
-    names: str, low: float, high: float, unit: str, *, kind: str = "integer", places: int = 1
+    called: str, low: float, high: float, unit: str, *, kind: str = "integer", places: int = 1
 ) -> Kind:
     """A measured quantity named by its noun."""
-    noun = tuple(names.split("/"))
+    noun = tuple(called.split("/"))
     make = integer(int(low), int(high)) if kind == "integer" else decimal(low, high, places)
     human = noun[0].replace("_", " ")
     return Kind(
@@ -211,11 +226,11 @@ def N(
     )
 
 
-def S(names: str, descriptions: str, bank: tuple[str, ...] | Make, mentions: str) -> Kind:
+def S(called: str, descriptions: str, bank: tuple[str, ...] | Make, mentions: str) -> Kind:
     """A string parameter."""
     make = pick(bank) if isinstance(bank, tuple) else bank
     return Kind(
-        tuple(names.split("/")),
+        tuple(called.split("/")),
         "string",
         tuple(descriptions.split("|")),
         make,
@@ -223,23 +238,23 @@ def S(names: str, descriptions: str, bank: tuple[str, ...] | Make, mentions: str
     )
 
 
-def E(names: str, descriptions: str, options: str, mentions: str) -> Kind:
+def E(called: str, descriptions: str, options: str, mentions: str) -> Kind:
     """A string parameter with an enumeration."""
     bank = tuple(options.split("/"))
     return Kind(
-        tuple(names.split("/")),
+        tuple(called.split("/")),
         "string",
         tuple(descriptions.split("|")),
-        pick(bank),
+        pick(bank, closed=True),
         tuple(mentions.split("|")),
         enum=bank,
     )
 
 
-def A(names: str, items: str, descriptions: str, make: Make, mentions: str) -> Kind:
+def A(called: str, items: str, descriptions: str, make: Make, mentions: str) -> Kind:
     """An array parameter."""
     return Kind(
-        tuple(names.split("/")),
+        tuple(called.split("/")),
         "array",
         tuple(descriptions.split("|")),
         make,

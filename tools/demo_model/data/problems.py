@@ -1,10 +1,11 @@
-"""Short word problems with worked steps and a last line `#### answer`."""
+"""Short word problems with worked steps and a last line `#### answer`; the steps are equations."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from random import Random
 
+from tools.demo_model.data import arithmetic
 from tools.demo_model.data import words as w
 
 Problem = tuple[str, str, int]
@@ -49,7 +50,7 @@ def add_sub(rng: Random) -> Problem:
     thing, a, b = rng.choice(THINGS), rng.randint(5, 90), rng.randint(3, 60)
     c = rng.randint(1, a + b - 1)
     question = f"{name} has {a} {thing}. {name} gets {b} more {thing} at the {rng.choice(PLACES)} and gives {c} to {other}. How many {thing} does {name} have left?"
-    steps = f"{name} has {a} + {b} = {a + b} {thing}.\nAfter giving {c} away, {a + b} - {c} = {a + b - c} {thing} are left."
+    steps = f"{a} + {b} = {a + b}\n{a + b} - {c} = {a + b - c}"
     return question, steps, a + b - c
 
 
@@ -63,7 +64,7 @@ def groups(rng: Random) -> Problem:
         rng.randint(1, 30),
     )
     question = f"{name} buys {boxes} boxes with {each} {thing} in each box, and {extra} more {thing}. How many {thing} does {name} have in total?"
-    steps = f"The boxes hold {boxes} * {each} = {boxes * each} {thing}.\nIn total there are {boxes * each} + {extra} = {boxes * each + extra} {thing}."
+    steps = f"{boxes} * {each} = {boxes * each}\n{boxes * each} + {extra} = {boxes * each + extra}"
     return question, steps, boxes * each + extra
 
 
@@ -75,7 +76,7 @@ def cost(rng: Random) -> Problem:
     total = n * p + m * q
     paid = total + rng.randint(1, 40)
     question = f"{name} buys {n} {x} for ${p} each and {m} {y} for ${q} each. {name} pays with ${paid}. How much change does {name} get?"
-    steps = f"The {x} cost {n} * {p} = {n * p} dollars.\nThe {y} cost {m} * {q} = {m * q} dollars.\nTogether they cost {n * p} + {m * q} = {total} dollars.\nThe change is {paid} - {total} = {paid - total} dollars."
+    steps = f"{n} * {p} = {n * p}\n{m} * {q} = {m * q}\n{n * p} + {m * q} = {total}\n{paid} - {total} = {paid - total}"
     return question, steps, paid - total
 
 
@@ -90,7 +91,7 @@ def share(rng: Random) -> Problem:
     )
     total = people * each + gone
     question = f"{name} has {total} {thing}. {gone} of them are lost, and the rest are shared equally among {people} friends. How many {thing} does each friend get?"
-    steps = f"There are {total} - {gone} = {people * each} {thing} left.\nEach friend gets {people * each} / {people} = {each} {thing}."
+    steps = f"{total} - {gone} = {people * each}\n{people * each} / {people} = {each}"
     return question, steps, each
 
 
@@ -109,7 +110,7 @@ def rate(rng: Random) -> Problem:
     )
     unit = verb.split()[-1]
     question = f"{name} {verb.format(n=per)} a day on {days} days of each week. How many {unit} is that in {weeks} weeks?"
-    steps = f"In one week that is {per} * {days} = {per * days} {unit}.\nIn {weeks} weeks it is {per * days} * {weeks} = {per * days * weeks} {unit}."
+    steps = f"{per} * {days} = {per * days}\n{per * days} * {weeks} = {per * days * weeks}"
     return question, steps, per * days * weeks
 
 
@@ -119,7 +120,7 @@ def times(rng: Random) -> Problem:
     thing, a, k = rng.choice(THINGS), rng.randint(3, 40), rng.randint(2, 5)
     word = {2: "twice", 3: "three times", 4: "four times", 5: "five times"}[k]
     question = f"{name} has {a} {thing}. {other} has {word} as many {thing} as {name}. How many {thing} do they have together?"
-    steps = f"{other} has {k} * {a} = {k * a} {thing}.\nTogether they have {a} + {k * a} = {a + k * a} {thing}."
+    steps = f"{k} * {a} = {k * a}\n{a} + {k * a} = {a + k * a}"
     return question, steps, a + k * a
 
 
@@ -130,7 +131,7 @@ def half(rng: Random) -> Problem:
     word = {2: "half", 3: "a third", 4: "a quarter"}[k]
     price = rng.randint(2, 9)
     question = f"{name} picks {k * each} {thing} and sells {word} of them for ${price} each. How many dollars does {name} earn?"
-    steps = f"{name} sells {k * each} / {k} = {each} {thing}.\nThat earns {each} * {price} = {each * price} dollars."
+    steps = f"{k * each} / {k} = {each}\n{each} * {price} = {each * price}"
     return question, steps, each * price
 
 
@@ -147,5 +148,6 @@ TEMPLATES: tuple[Callable[[Random], Problem], ...] = (
 
 def problem(rng: Random) -> tuple[str, str]:
     """Return a question and an answer that ends with `#### n`."""
-    question, steps, answer = rng.choice(TEMPLATES)(rng)
+    bank = arithmetic.TEMPLATES if rng.random() < 0.75 else TEMPLATES
+    question, steps, answer = rng.choice(bank)(rng)
     return question, f"{steps}\n#### {answer}"

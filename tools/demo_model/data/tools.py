@@ -1,13 +1,14 @@
-"""Tool-call examples: one of one, one of several, several calls, and none that fits."""
+"""Tool-call examples of functions built up from words, and the mixture with those of frames."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from random import Random
 from typing import Any
 
+from tools.demo_model.data import frame_calls
 from tools.demo_model.data import words as w
+from tools.demo_model.data.calls import HINT, REFUSALS, call_row, call_text
 from tools.demo_model.data.kinds import COMMON, KINDS
 from tools.demo_model.data.params import Kind
 
@@ -73,14 +74,6 @@ DESCRIPTIONS = (
     "This function will {v} the {o}.",
     "{V}s {o}.",
 )
-# What the function-calling suite's requests add to every description.
-HINT = " Note that the provided function is in Python 3 syntax."
-REFUSALS = (
-    "None of the functions fits this question.",
-    "I cannot answer that with the functions given.",
-    "No function here can do that.",
-    "The given functions do not cover this request.",
-)
 GLUE = (" ", " ", ", ", " and ")
 
 
@@ -110,7 +103,7 @@ def _name(rng: Random, verb: str, noun: str) -> str:
     return verb + "".join(part.capitalize() for part in parts)
 
 
-def _property(kind: Kind, rng: Random) -> dict[str, Any]:
+def _property(kind: Kind, rng: Random, *, optional: bool) -> dict[str, Any]:
     prop: dict[str, Any] = {"type": kind.json_type, "description": rng.choice(kind.descriptions)}
     if kind.json_type == "array":
         prop["items"] = {"type": kind.items}
@@ -119,6 +112,12 @@ def _property(kind: Kind, rng: Random) -> dict[str, Any]:
             prop["enum"] = list(kind.enum)
         else:
             prop["description"] += " One of: " + ", ".join(kind.enum) + "."
+    if optional and kind.json_type != "array" and rng.random() < 0.5:
+        default = False if kind.json_type == "boolean" else kind.make(rng)[0]
+        shown = f"'{default}'" if isinstance(default, str) else str(default)
+        prop["description"] += rng.choice(
+            (" Default is {v}.", " Optional, defaults to {v}.")
+        ).replace("{v}", shown)
     return prop
 
 
@@ -146,7 +145,10 @@ def invent(rng: Random, group: str | None = None) -> Function:
         "description": text + hint,
         "parameters": {
             "type": "object",
-            "properties": {key: _property(kind, rng) for key, kind in items},
+            "properties": {
+                key: _property(kind, rng, optional=number >= needed)
+                for number, (key, kind) in enumerate(items)
+            },
             "required": [key for key, _ in required],
         },
     }
@@ -225,12 +227,6 @@ def ask(rng: Random, function: Function, *, skip_lead: bool = False) -> tuple[st
     return sentence + end, ordered
 
 
-def call_text(name: str, arguments: dict[str, Any]) -> str:
-    """Return one call in the form that the served template and its parser use."""
-    body = json.dumps({"name": name, "arguments": arguments}, ensure_ascii=False)
-    return f"<tool_call>\n{body}\n</tool_call>"
-
-
 def _others(rng: Random, function: Function, count: int) -> list[Function]:
     """Distractors: half from the same group, none with the same name or object."""
     found: list[Function] = []
@@ -242,15 +238,7 @@ def _others(rng: Random, function: Function, count: int) -> list[Function]:
 
 
 def _row(functions: list[Function], rng: Random, question: str, answer: str) -> dict[str, Any]:
-    shown = list(functions)
-    rng.shuffle(shown)
-    return {
-        "tools": [{"type": "function", "function": f.document} for f in shown],
-        "messages": [
-            {"role": "user", "content": question},
-            {"role": "assistant", "content": answer},
-        ],
-    }
+    return call_row(rng, [function.document for function in functions], question, answer)
 
 
 def single(rng: Random, *, distractors: int) -> dict[str, Any]:
@@ -343,14 +331,16 @@ def irrelevant(rng: Random) -> dict[str, Any]:
 
 
 def example(rng: Random) -> dict[str, Any]:
-    """One tool-call example of the mixture."""
+    """One tool-call example of the mixture: two of three from frames, the others built up."""
+    framed = rng.random() < 0.67
+    one = frame_calls.single if framed else single
     kind = rng.random()
-    if kind < 0.40:
-        return single(rng, distractors=0)
-    if kind < 0.62:
-        return single(rng, distractors=rng.choice((1, 2, 3)))
-    if kind < 0.82:
-        return parallel(rng)
-    if kind < 0.88:
-        return parallel_multiple(rng)
-    return irrelevant(rng)
+    if kind < 0.36:
+        return one(rng, distractors=0)
+    if kind < 0.60:
+        return one(rng, distractors=rng.choice((1, 1, 2, 2, 3)))
+    if kind < 0.83:
+        return frame_calls.parallel(rng) if framed else parallel(rng)
+    if kind < 0.90:
+        return frame_calls.parallel_multiple(rng) if framed else parallel_multiple(rng)
+    return frame_calls.irrelevant(rng) if framed else irrelevant(rng)

@@ -181,5 +181,51 @@ OFF_TOPIC = _split(
     "Explain why the sky is blue.;Which is better, tea or coffee?;How many legs does a spider have?;"
     "What is the tallest mountain on the continent?;Can you summarise the plot of my favourite novel?;"
     "Give me advice for a job interview.;How do I tie a tie?;What is your favourite colour?;"
-    "Translate good morning into Latin.;How do I fix a leaking tap?;What causes earthquakes?"
+    "Translate good morning into Latin.;How do I fix a leaking tap?;What causes earthquakes?;"
+    "What does my dream of falling mean?;Who is the strongest superhero?;Is it rude to leave a party early?;"
+    "How can I stop biting my nails?;Why do cats purr?;What is a good nickname for Alexander?;"
+    "Write a letter to my landlord.;Which came first, the chicken or the egg?;How do submarines dive?;"
+    "What kind of music did people dance to in the twenties?;How do I teach a parrot to talk?;"
+    "Can plants hear?;Who was the first woman in space?;How deep is the deepest ocean trench?;"
+    "What is the best colour for a small bathroom?;How many strings does a banjo have?;"
+    "When was paper money first used?;What makes bread rise?;How do I get ink out of a shirt?;"
+    "Who decides the rules of tennis?;Why is the sea salty?;What do I say at a funeral?;"
+    "How long do turtles live?;What is the rarest gemstone?;Can you sing me a lullaby?;"
+    "How do I draw a dragon?;What is the difference between a crocodile and an alligator?;"
+    "What should I plant next to tomatoes?;How do vaccines work?;Why do we yawn?;"
+    "Who owns the moon?;What is the plural of octopus?;How do I beat the last boss?;"
+    "What instrument is easiest to learn?;Which team is the best of all time?;How does a fridge work?;"
+    "Why did the old empire fall?;How do I become a judge?;What is the smallest country?"
+)
+
+# What word problems count, and who does it.
+ITEMS = _split(
+    "lamps;chairs;bottles;tickets;tiles;plants;buttons;candles;balloons;crates;bricks;"
+    "postcards;pears;lemons;bagels;sandwiches;notebooks;crayons;puzzles;ribbons;seeds;beads;"
+    "kites;mugs"
+)
+WHO = _split("pupil;baker;gardener;driver;clerk;runner;painter;teacher;sailor;worker;nurse;cook")
+GOODS = _split("scarf;mug;hat;lamp;ball;towel;bag;plate;kettle;clock;toy;cushion")
+
+# Parts of invented names, and words of invented titles and messages.
+NAME_STARTS = _split(
+    "ba;be;bri;ca;cha;da;do;dra;el;fa;fi;gar;gre;ha;hol;ja;jo;ka;ki;la;lo;ma;mer;"
+    "mi;na;nor;o;pa;pe;qua;ra;ri;sa;shel;ta;tho;u;va;vel;wa;win;ya;zo"
+)
+NAME_MIDDLES = _split("la;ri;no;ven;mi;ta;ro;den;li;sa;nu;go;ber;ka;me;dri;lo;than;ze;pi")
+NAME_ENDS = _split("n;ra;s;to;lia;rd;x;na;ck;ville;ton;sky;mer;d;li;que;st;den;ro;burg")
+ADJECTIVES = _split(
+    "red;blue;green;old;new;quiet;loud;broken;golden;hidden;last;first;little;great;lost;"
+    "frozen;burning;silent;bright;dark;wild;gentle;distant;hollow;sacred;secret;bitter;sweet;"
+    "crimson;iron;paper;wooden;electric;lonely;happy;strange;perfect;empty;endless;deep;high;"
+    "low;northern;eastern;ancient;modern;urban;digital;tiny;giant;smart;rapid;slow;cold;warm"
+)
+NOUNS = _split(
+    "river;mountain;garden;house;road;window;bridge;king;queen;child;doctor;soldier;dream;"
+    "night;morning;summer;winter;storm;fire;ocean;forest;desert;island;city;village;tower;"
+    "mirror;letter;song;dance;game;race;engine;machine;robot;signal;market;school;kitchen;"
+    "library;station;harbor;ship;train;car;bicycle;horse;wolf;bird;fish;lion;dragon;stone;"
+    "glass;silver;star;moon;sun;cloud;rain;snow;wind;shadow;light;voice;heart;hand;eye;"
+    "promise;secret;journey;battle;kingdom;empire;festival;report;budget;project;meeting;plan;"
+    "lesson;recipe;account;ticket;package;camera;lamp"
 )
