@@ -28,13 +28,15 @@ PROBLEM_ASKS: tuple[str, ...] = (
 
 def row(rng: Random) -> dict[str, Any]:
     """Return one chat row: {"messages": [...], "tools": [...] or absent}."""
+    # Shares of rows. A word problem has a quarter of a tool row's tokens, and rows of like length
+    # make a batch: a share of 25% is a tenth of the batches.
     kind = rng.random()
-    if kind < 0.66:
+    if kind < 0.59:
         return tools.example(rng)
-    if kind < 0.80:
+    if kind < 0.72:
         schema, value = schemas.document(rng)
         return {"messages": _turns(_ask(rng, SCHEMA_ASKS).replace("{schema}", schema), value)}
-    if kind < 0.83:
+    if kind < 0.75:
         task, schema, value = tasks.document(rng)
         asked = _ask(rng, SCHEMA_ASKS).replace("{schema}", schema)
         return {"messages": _turns(f"{task}\n\n{asked}", value)}
