@@ -335,11 +335,11 @@ def example(rng: Random) -> dict[str, Any]:
     framed = rng.random() < 0.67
     one = frame_calls.single if framed else single
     kind = rng.random()
-    if kind < 0.36:
+    if kind < 0.40:
         return one(rng, distractors=0)
-    if kind < 0.60:
+    if kind < 0.65:
         return one(rng, distractors=rng.choice((1, 1, 2, 2, 3)))
-    if kind < 0.83:
+    if kind < 0.84:
         return frame_calls.parallel(rng) if framed else parallel(rng)
     if kind < 0.90:
         return frame_calls.parallel_multiple(rng) if framed else parallel_multiple(rng)
