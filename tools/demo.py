@@ -4,7 +4,7 @@
 Run from the repository's root after the environment and the model are made (the Makefile does
 both). Run again after an interruption, it continues; run again when finished, it prints the table.
 
-  python -m tools.demo --model .demo/model [--out runs/demo] [--size full|small]
+  python -m tools.demo --model .demo/model [--out runs/demo] [--size full|medium|small]
                        [--write-budget docs/demo-budget.md]
 """
 
@@ -20,7 +20,11 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 ARMS = Path("manifests/arms/demo.yaml")
-MANIFESTS = {"full": Path("manifests/demo.json"), "small": Path("manifests/demo-small.json")}
+MANIFESTS = {
+    "full": Path("manifests/demo.json"),
+    "medium": Path("manifests/demo-medium.json"),
+    "small": Path("manifests/demo-small.json"),
+}
 CONCURRENCY = "1,4,8,16"
 SEED = "7"
 BUDGET_S = 20 * 60
@@ -76,10 +80,11 @@ def size_by_pace() -> str:
     from tools.demo_pace import MOST_STEP_S, step_seconds
 
     step_s = step_seconds()
-    size = "full" if step_s <= MOST_STEP_S else "small"
+    size = next((name for name, most_s in MOST_STEP_S.items() if step_s <= most_s), "small")
+    limits = ", ".join(f"{name} up to {1000 * most_s:.0f} ms" for name, most_s in MOST_STEP_S.items())
     print(
         f"a decoding step's arithmetic takes {1000 * step_s:.0f} ms here, so the {size} manifest "
-        f"is asked (at most {1000 * MOST_STEP_S:.0f} ms for the full one; or give --size)",
+        f"is asked ({limits}; or give --size)",
         flush=True,
     )
     return size

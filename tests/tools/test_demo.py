@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_the_pace_decides_and_says_so(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    for step_s, size in ((0.02, "full"), (0.5, "small")):
+    for step_s, size in ((0.02, "full"), (0.05, "medium"), (0.5, "small")):
         monkeypatch.setattr(demo_pace, "step_seconds", lambda step_s=step_s: step_s)
         assert demo.size_by_pace() == size
         assert f"{size} manifest" in capsys.readouterr().out
@@ -34,7 +34,7 @@ def test_a_begun_run_keeps_its_manifest(tmp_path: Path) -> None:
         assert demo.started_size(tmp_path) == size
 
 
-def test_both_sizes_have_every_suite_and_the_full_one_enough_cases() -> None:
+def test_every_size_has_every_suite_and_the_full_one_enough_cases() -> None:
     entries = {size: load_manifest(ROOT / path).entries for size, path in demo.MANIFESTS.items()}
     for found in entries.values():
         assert {"bfcl", "schema", "gsm8k", "nll", "speed"} == set(found)
