@@ -81,7 +81,9 @@ def size_by_pace() -> str:
 
     step_s = step_seconds()
     size = next((name for name, most_s in MOST_STEP_S.items() if step_s <= most_s), "small")
-    limits = ", ".join(f"{name} up to {1000 * most_s:.0f} ms" for name, most_s in MOST_STEP_S.items())
+    limits = ", ".join(
+        f"{name} up to {1000 * most_s:.0f} ms" for name, most_s in MOST_STEP_S.items()
+    )
     print(
         f"a decoding step's arithmetic takes {1000 * step_s:.0f} ms here, so the {size} manifest "
         f"is asked ({limits}; or give --size)",
