@@ -19,7 +19,7 @@ def provenance_lines(document: Row) -> Iterator[str]:
     yield "### Provenance"
     yield ""
     facts = document["provenance"]
-    yield from (f"- {line}" for line in (*_runs(document), *_served(facts)))
+    yield from (f"- {line}" for line in (*_runs(document), *_served(facts), *_routes(document)))
     yield f"- margins: {'; '.join(_margins(document['design'])) or 'none'}"
     yield from (f"- {line}" for line in _asked(document))
     arms = (f"{plain(arm['name'])} {_digest(arm['digest'])}" for arm in facts["arms"])
@@ -63,6 +63,21 @@ def _served(facts: Row) -> Iterator[str]:
     kernels = {name: digest for launch in launches for name, digest in launch["kernels"].items()}
     if kernels:
         yield f"kernels: {_few([f'{code(n)} {_digest(d)}' for n, d in sorted(kernels.items())])}"
+
+
+def _routes(document: Row) -> Iterator[str]:
+    """Yield each kernel route's hits and fallbacks by arm, with the M they were seen at."""
+    seen: dict[tuple[str, str], dict[str, list[Row]]] = {}
+    for row in document["route_hits"]:
+        by_kind = seen.setdefault((row["arm"], row["route"]), {})
+        by_kind.setdefault(row["kind"], []).append(row)
+    for (arm, route), by_kind in seen.items():
+        parts = (
+            f"{sum(row['hits'] for row in rows):,} {'hits' if kind == 'hit' else kind} at M "
+            f"{', '.join(str(row['m']) for row in rows)}"
+            for kind, rows in sorted(by_kind.items(), key=lambda item: item[0] != "hit")
+        )
+        yield f"route {code(route)} in {plain(arm)}: {plain('; '.join(parts))}"
 
 
 def _few(texts: Sequence[str], most: int = 4) -> str:

@@ -237,8 +237,11 @@ def test_routes_are_summed_over_ranks(tmp_path: Path) -> None:
     facts = json.loads(file.read_text())
     facts["route_hits"] *= 2
     file.write_text(json.dumps(facts))
-    rows = {(r["kind"], r["m"]): r["hits"] for r in report(run)["route_hits"]}
+    document = report(run)
+    rows = {(r["kind"], r["m"]): r["hits"] for r in document["route_hits"]}
     assert rows == {("fallback: m", 1): 60, ("hit", 4): 240, ("hit", 8): 480, ("hit", 16): 960}
+    text = render_markdown(document).replace("\\", "")
+    assert "route `gdn_split` in hc: 1,680 hits at M 4, 8, 16; 60 fallback: m at M 1" in text
 
 
 def test_route_hits_that_are_none_are_left_out_and_named(tmp_path: Path) -> None:
