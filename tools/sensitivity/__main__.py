@@ -19,7 +19,7 @@ from pathlib import Path
 
 from tools.demo_model.plant_fault import Quantise
 from tools.sensitivity.cases import Plan
-from tools.sensitivity.launching import RunFailed, Serving
+from tools.sensitivity.launching import DTYPE_HELP, RunFailed, Serving
 from tools.sensitivity.page import page
 from tools.sensitivity.study import Study, collect
 
@@ -37,12 +37,14 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--out", type=Path, default=Path("runs/sensitivity"))
     made.add_argument("--seeds", type=_numbers, default=(1, 2, 3), help="1,2,3")
     made.add_argument("--fault", type=Quantise.parse, default=FAULT, help=f"({FAULT})")
-    made.add_argument("--margin", type=float, default=0.1, help="of BFCL, a share of cases (0.1)")
-    made.add_argument("--schema-margin", type=float, default=0.2, help="0: no schema cases (0.2)")
-    made.add_argument("--discordance", type=float, default=0.05, help="assumed, if equal (0.05)")
+    made.add_argument("--margin", type=float, default=0.05, help="of BFCL, a share of cases (0.05)")
+    made.add_argument("--schema-margin", type=float, default=0.15, help="0: no schema cases (0.15)")
+    made.add_argument("--discordance", type=float, default=0.02, help="assumed, if equal (0.02)")
     made.add_argument("--alpha", type=float, default=0.025, help="one-sided (0.025)")
     made.add_argument("--power", type=float, default=0.8, help="(0.8)")
-    made.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
+    made.add_argument(
+        "--dtype", choices=("bfloat16", "float32"), default="bfloat16", help=DTYPE_HELP
+    )
     made.add_argument("--no-floor", action="store_true", help="no A/A floor at C1, 4, 8, 16")
     made.add_argument(
         "--write", type=Path, metavar="PAGE", help=f"write the page, and {RESULTS} with it"

@@ -18,12 +18,20 @@ from tools.demo_model.digests import tensors_sha256
 from tools.demo_model.make_model import WEIGHTS
 from tools.demo_model.plant_fault import Quantise, plant
 from tools.sensitivity.cases import CATEGORIES, has_schema, recipe, write_manifest
-from tools.sensitivity.launching import RunFailed, Serving, plan_block, run, weights_factor
+from tools.sensitivity.launching import (
+    DTYPE_HELP,
+    RunFailed,
+    Serving,
+    plan_block,
+    run,
+    weights_factor,
+)
 
 CONCURRENCY = 16
 # Drawn once, in an order of its own, from the third of the cases that is kept for this.
 SEED = 0
 MARGIN = 0.1
+FAULTS = "4:64,4:64:15,5:0"
 
 
 def planted(model: Path, folder: Path, fault: Quantise) -> Path:
@@ -56,6 +64,7 @@ def calibrate(
     )
     report = run(folder, arms=arms, manifest=manifest, concurrency=[CONCURRENCY], seed=SEED)
     return {
+        "model_tensors_sha256": tensors_sha256(serving.model / WEIGHTS),
         "dtype": serving.dtype,
         "concurrency": CONCURRENCY,
         "cases": {suite: entry["cases"] for suite, entry in report["design"]["suites"].items()},
@@ -91,8 +100,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--model", type=Path, default=Path(".demo/model"))
     parser.add_argument("--out", type=Path, default=Path("runs/sensitivity-calibration"))
-    parser.add_argument("--faults", default="4:64,4:0,3:32", help="BITS[:GROUP[:LAYERS]],...")
-    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
+    parser.add_argument("--faults", default=FAULTS, help="BITS[:GROUP[:LAYERS]],...")
+    parser.add_argument(
+        "--dtype", choices=("bfloat16", "float32"), default="bfloat16", help=DTYPE_HELP
+    )
     parser.add_argument("--bfcl", type=int, default=28 * len(CATEGORIES), help="cases")
     parser.add_argument("--schema", type=int, default=48, help="cases, where the data is there")
     parser.add_argument("--write", type=Path, metavar="FILE")

@@ -5,12 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from tools.sensitivity.cases import MAX_TOKENS, MOST_BYTES
 from tools.sensitivity.launching import BAD, HARMLESS
 
 COMMAND = (
-    "python -m tools.sensitivity --model .demo/model --seeds {seeds} --write docs/sensitivity.md"
+    "python -m tools.sensitivity --model .demo/model --seeds {seeds} --fault {fault} "
+    "--dtype {dtype} \\\n    --write docs/sensitivity.md"
 )
-CALIBRATE = "python -m tools.sensitivity.calibrate --model .demo/model"
+CALIBRATE = (
+    "python -m tools.sensitivity.calibrate --model .demo/model --faults {faults} --dtype {dtype} "
+    "\\\n    --write docs/results/sensitivity-calibration.json"
+)
 WORDS = {HARMLESS: "prefix caching", BAD: "bad weights"}
 
 
@@ -21,8 +26,8 @@ def page(found: Mapping[str, Any], calibration: Mapping[str, Any] | None) -> str
         _planned(found["plan"]),
         _verdicts(found),
         _floor(found),
-        _calibration(calibration, str(found["fault"])),
-        _again(found),
+        _calibration(calibration, found),
+        _again(found, calibration),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
@@ -64,7 +69,11 @@ def _planned(plan: Mapping[str, Any]) -> str:
             "",
             f"An arm that loses {harm['lost']:.0%} and gains {harm['gained']:.0%} of the cases is "
             f"then shown harmful in BFCL with {harm['power']:.0%} probability (exact one-sided "
-            f"sign test at Holm's strictest of {harm['contrasts']} contrasts, enumerated).",
+            f"sign test at Holm's strictest of {harm['contrasts']} contrasts, enumerated).\n",
+            f"Prompts of at most {MOST_BYTES['bfcl']} bytes (schema: {MOST_BYTES['schema']}), "
+            f"answers of at most {MAX_TOKENS['bfcl']} tokens: reading prompts is most of the time "
+            "on two cores. Seeds draw independently from the same two thirds of the cases, so "
+            "they share some; the seed also orders the launches.",
         ]
     )
 
@@ -81,8 +90,9 @@ def _verdicts(found: Mapping[str, Any]) -> str:
         lines += [_cell_row(seed["seed"], cell, verdicts) for cell in seed["cells"]]
     minutes = sum(seed["seconds"] for seed in found["seeds"]) / 60
     lines.append(
-        f"\nDifferences are arm minus control in points. {len(found['seeds'])} factorials took "
-        f"{minutes:.0f} minutes on {found['machine']['cpus']} cores "
+        f"\nDifferences are arm minus control in points. The factorials took "
+        f"{minutes:.0f} minutes (server starts and cells; the A/A run below "
+        f"{found['floor']['seconds'] / 60:.0f} more) on {found['machine']['cpus']} cores "
         f"({found['machine']['processor']}), {found['dtype']}."
     )
     return "\n".join(lines)
@@ -112,12 +122,12 @@ def _floor(found: Mapping[str, Any]) -> str:
         "Two launches of the same arm on the same cases. Accuracy: cases whose outcome differs. "
         "Log-probability: forced decode of the same tokens, the second launch minus the first.\n",
     ]
-    accuracy = [("floor run", one) for one in found["floor"] if "table" in one]
+    accuracy = [("floor run", one) for one in found["floor"]["aa"] if "table" in one]
     for seed in found["seeds"]:
         accuracy += [(f"seed {seed['seed']}", one) for one in seed["aa"] if "table" in one]
     lines += ["| run | suite | C | cases | differ | A/A passes |", "|---|---|---|---|---|---|"]
     lines += [_aa_row(name, one) for name, one in accuracy]
-    noise = [one for one in found["floor"] if "nll" in one]
+    noise = [one for one in found["floor"]["aa"] if "nll" in one]
     if noise:
         lines += [
             "\n| C | tokens | mean, nats | median | 99% | largest | over the tail's threshold |",
@@ -142,16 +152,19 @@ def _nll_row(one: Mapping[str, Any]) -> str:
     return _row([one["concurrency"], nll["tokens"], *texts, f"{nll['tail_share']:.2%}"])
 
 
-def _calibration(calibration: Mapping[str, Any] | None, fault: str) -> str:
+def _calibration(calibration: Mapping[str, Any] | None, found: Mapping[str, Any]) -> str:
     if calibration is None:
         return ""
+    fault = found["fault"]
+    same = calibration["model_tensors_sha256"] == found["model_tensors_sha256"]
     lines = [
         "## How the fault was chosen\n",
         "`tools/demo_model/plant_fault.py --quantise BITS:GROUP[:LAYERS]` rounds the layers' "
         "matrices to the nearest step, a scale per GROUP weights of a row (0: per output channel), "
         "in the first LAYERS layers (without it: all). One case in three, by a digest of its id, "
         "is kept for this choice; no seed draws from it.\n",
-        f"C{calibration['concurrency']}, {calibration['dtype']}; the chosen one in bold:\n",
+        f"C{calibration['concurrency']}, {calibration['dtype']}, "
+        f"{'the same model' if same else '**another model**'}; the chosen one in bold:\n",
         "| BITS:GROUP:LAYERS | suite | cases | control | arm | wins | losses | difference |",
         "|---|---|---|---|---|---|---|---|",
     ]
@@ -164,18 +177,22 @@ def _calibration(calibration: Mapping[str, Any] | None, fault: str) -> str:
     return "\n".join(lines)
 
 
-def _again(found: Mapping[str, Any]) -> str:
+def _again(found: Mapping[str, Any], calibration: Mapping[str, Any] | None) -> str:
     seeds = ",".join(str(seed["seed"]) for seed in found["seeds"])
+    names = {"seeds": seeds, "fault": found["fault"], "dtype": found["dtype"]}
+    commands = [COMMAND.format(**names)]
+    if calibration is not None:
+        faults = ",".join(point["fault"] for point in calibration["points"])
+        commands.insert(0, CALIBRATE.format(faults=faults, dtype=calibration["dtype"]))
+    plans = ", ".join(f"seed {s['seed']} `{s['plan_sha256'][:12]}`" for s in found["seeds"])
+    text = "\n".join(commands)
     return (
-        "## Again\n\n"
-        f"```\n{CALIBRATE}\n{COMMAND.format(seeds=seeds)}\n```\n\n"
+        f"## Again\n\n```\n{text}\n```\n\n"
         "`EVALHARNESS_DATA` must name a folder with JSONSchemaBench for the schema cases; without "
         "it BFCL alone is asked. Interrupted, the same command continues. Exit code 1: a verdict "
         "was not the expected one. `tests/e2e/test_sensitivity.py` is the short version: one seed, "
-        "a larger margin.\n\n"
-        f"Model: tensors' SHA-256 `{found['model_tensors_sha256'][:16]}`; plans: "
-        + ", ".join(f"seed {s['seed']} `{s['plan_sha256'][:12]}`" for s in found["seeds"])
-        + "."
+        "a margin of 15 points, a fault that costs more.\n\n"
+        f"Model: tensors' SHA-256 `{found['model_tensors_sha256'][:16]}`. Plans: {plans}."
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import platform
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +22,7 @@ from tools.sensitivity.launching import (
     plan_block,
     prefix_factor,
     run,
+    spent_s,
     weights_factor,
 )
 
@@ -59,7 +59,7 @@ def collect(study: Study) -> dict[str, Any]:
     """
     bad = planted(study.serving.model, study.folder / "models", study.fault)
     seeds = [one_seed(study, seed, bad) for seed in study.seeds]
-    floor = floor_of(study) if study.floor else []
+    floor = floor_of(study) if study.floor else {"seconds": 0, "aa": []}
     expected = [row["verdict"] == EXPECTED[row["arm"]] for seed in seeds for row in seed["arms"]]
     return {
         "plan": _planned(study),
@@ -114,12 +114,11 @@ def one_seed(study: Study, seed: int, bad: Path) -> dict[str, Any]:
             gate=[GATE],
         ),
     )
-    began_s = time.monotonic()
     report = run(folder, arms=arms, manifest=manifest, concurrency=[GATE], seed=seed)
     return {
         "seed": seed,
         "plan_sha256": report["design"]["runs"][0]["plan_sha256"],
-        "seconds": round(time.monotonic() - began_s),
+        "seconds": round(spent_s(folder)),
         "arms": [
             {"arm": arm["name"], "verdict": arm["verdict"], "reason": arm["reason"]}
             for arm in report["arms"]
@@ -145,7 +144,7 @@ def _aa(one: Mapping[str, Any]) -> dict[str, Any]:
     return row
 
 
-def floor_of(study: Study) -> list[dict[str, Any]]:
+def floor_of(study: Study) -> dict[str, Any]:
     """Run the control twice at every concurrency; return how far the two launches differ."""
     folder = study.folder / "floor"
     document = recipe("sensitivity-floor", seed=FLOOR_SEED, sizes=FLOOR_SIZES, calibration=True)
@@ -162,7 +161,7 @@ def floor_of(study: Study) -> list[dict[str, Any]]:
         ),
     )
     report = run(folder, arms=arms, manifest=manifest, concurrency=FLOOR_LEVELS, seed=FLOOR_SEED)
-    return [_aa(one) for one in report["aa"]]
+    return {"seconds": round(spent_s(folder)), "aa": [_aa(one) for one in report["aa"]]}
 
 
 def _processor() -> str:
