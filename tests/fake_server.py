@@ -11,7 +11,7 @@ place of vLLM through `fake_python(folder)`: an executable for an arms file's `s
 Faults: `faults={3: "status:500"}` by number of completion request from 1, or `{"every": ...}`;
 a process reads them from $FAKE_FAULTS as JSON. Kinds: status:N, reset, hang, trickle, huge,
 invalid_utf8, broken_sse, no_done, wrong_type, gzip, wrong_shape, other_model, redirect, die,
-echo_key, empty, engine_dead.
+freeze, echo_key, empty, engine_dead.
 """
 
 from __future__ import annotations
@@ -242,6 +242,8 @@ class FakeServer:
             await asyncio.sleep(3600)
         if kind == "die":
             os.kill(os.getpid(), signal.SIGKILL)
+        if kind == "freeze":
+            os.kill(os.getpid(), signal.SIGSTOP)
         if kind == "engine_dead":
             # vLLM's front end when its engine core is gone: alive, healthy no more, 500 to all.
             self.engine_dead, self.faults["every"] = True, "status:500"

@@ -244,9 +244,11 @@ async def _state(
     if driven.hangs and totals.rows < expected:
         return "aborted", "the server hangs: every stream timed out twice in a row"
     counts = driven.stats.status_counts
-    if counts["transport_error"] or counts["http_error"] or totals.rows < expected:
-        # The death of a process is told a moment after its connections break; the front end of a
-        # dead engine answers 500 for a while.
+    failed = counts["transport_error"] or counts["http_error"] or counts["timeout"]
+    if failed or totals.rows < expected:
+        # A hang that began with the cell's last requests is not that cell's answer. The death of
+        # a process is told a moment after its connections break; the front end of a dead engine
+        # answers 500 for a while.
         await asyncio.sleep(0.5 if server.process is not None else 0.0)
         if not await server.alive():
             return "aborted", "the server ended or stopped answering during the cell"

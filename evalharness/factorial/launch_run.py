@@ -86,8 +86,10 @@ async def run_launch(work: LaunchWork, tools: CellTools, display: Display) -> La
                 break
     finally:
         died = server.died is not None and server.died.is_set()
-        await asyncio.shield(server.stop())
-    lost = died or (bool(records) and records[-1]["state"] == "aborted" and not tools.stop.is_set())
+        aborted = bool(records) and records[-1]["state"] == "aborted"
+        lost = died or (aborted and not tools.stop.is_set())
+        # What stopped answering is not asked to end: it would use up the grace it is given.
+        await asyncio.shield(server.stop(at_once=lost))
     return LaunchResult(tuple(records), died=lost)
 
 

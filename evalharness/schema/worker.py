@@ -8,6 +8,7 @@ The process dies of SIGPROF when one case takes more than its CPU time; its pare
 from __future__ import annotations
 
 import json
+import os
 import resource
 import signal
 import sys
@@ -36,6 +37,13 @@ def serve() -> None:
         sys.stdout.flush()
 
 
+def _serve_until_left() -> None:
+    try:
+        serve()
+    except BrokenPipeError:  # the parent was ended in the middle of a case: nobody reads any more
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def _bounded_judge(schema_text: str, output: str, finish_reason: str | None) -> str:
     try:
         return judge(schema_text, output, finish_reason)
@@ -55,7 +63,7 @@ def main() -> int:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
     threading.stack_size(STACK_BYTES)
-    thread = threading.Thread(target=serve)
+    thread = threading.Thread(target=_serve_until_left)
     thread.start()
     thread.join()
     return 0

@@ -79,6 +79,18 @@ def test_a_server_that_hangs_costs_its_launch_only(tmp_path: Path) -> None:
     assert len(work.asked()) == 4, "the third case is not waited for"
 
 
+def test_a_server_that_freezes_at_the_end_of_a_cell(tmp_path: Path) -> None:
+    """The last request's timeout is no answer of the cell: it is aborted, not complete."""
+    work = FakeFactorial(
+        tmp_path, concurrency="1", aa=False, env={"FAKE_FAULTS": '{"3": "freeze"}'}
+    )
+    code, output = work.finish("--request-timeout", "1")
+    assert code == 3, output
+    assert "the server ended or stopped answering during the cell" in output
+    assert all(record["state"] != "complete" for record in work.records() if record["rows"])
+    assert processes_of(work.run) == []
+
+
 def test_errors_are_kept_and_never_asked_again(tmp_path: Path) -> None:
     faults = {"1": "status:503", "2": "reset", "3": "wrong_shape", "4": "status:429"}
     work = FakeFactorial(

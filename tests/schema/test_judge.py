@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evalharness.child import module_command
 from evalharness.errors import ScoreError
 from evalharness.schema import SUITE, formats
 from evalharness.schema.isolation import JudgeProcess
@@ -158,3 +160,17 @@ def test_member_order_changes_no_verdict(value: dict[str, int], rng: Any) -> Non
     for output in (json.dumps(value), json.dumps(other)):
         row = {"id": 1, "schema": {"const": value}, "output": output, "finish_reason": "stop"}
         assert SUITE.score_vector(row, "strict/1")["outcome"] == "correct"
+
+
+def test_a_judge_whose_parent_is_gone_ends_quietly() -> None:
+    argv, env = module_command("evalharness.schema.worker")
+    process = subprocess.Popen(
+        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=env
+    )
+    assert process.stdout is not None and process.stdin is not None
+    process.stdout.close()
+    process.stdin.write(b'["{}", "1", "stop", 1.0]\n')
+    process.stdin.close()
+    assert process.wait(timeout=60) == 0
+    assert process.stderr is not None and process.stderr.read() == b""
+    process.stderr.close()
