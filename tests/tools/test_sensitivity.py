@@ -17,8 +17,10 @@ from evalharness.data import KNOWN, locate
 from evalharness.manifest import load_manifest
 from evalharness.plan_table import cases_needed
 from evalharness.stats import sign_test
+from tools.sensitivity import __main__ as command
 from tools.sensitivity import study
 from tools.sensitivity.__main__ import main
+from tools.sensitivity.calibrate import chosen
 from tools.sensitivity.cases import (
     CATEGORIES,
     Plan,
@@ -28,6 +30,7 @@ from tools.sensitivity.cases import (
     recipe,
     write_manifest,
 )
+from tools.sensitivity.launching import RunFailed
 
 needs_bfcl = pytest.mark.skipif(
     locate(KNOWN["bfcl"]) is None, reason="BFCL's cases are not here: evalharness data fetch bfcl"
@@ -160,7 +163,38 @@ def model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(study, "planted", lambda model, where, fault: tmp_path / "bad")
     monkeypatch.setattr(study, "tensors_sha256", lambda path: "b" * 64)
     monkeypatch.setattr(study, "has_schema", lambda: False)
+    monkeypatch.setattr(command, "calibrate", lambda serving, where, faults: table())
+    monkeypatch.setattr(command, "tensors_sha256", lambda path: "b" * 64)
+    for name in ("CALIBRATION", "RESULTS"):
+        monkeypatch.setattr(command, name, tmp_path / f"{name.lower()}.json")
     return folder
+
+
+def table(**losses: float) -> dict[str, Any]:
+    """A calibration's table with the given points lost."""
+    points = [
+        {
+            "fault": fault,
+            "suites": {
+                "bfcl": {
+                    **{"cases": 100, "control_correct": 50, "correct": 50 - lost, "wins": 0},
+                    **{"losses": lost, "difference": -lost / 100},
+                }
+            },
+        }
+        for fault, lost in (losses or {"4:64": 19, "4:64:15": 9, "5:0": 4}).items()
+    ]
+    return {
+        **{"model_tensors_sha256": "b" * 64, "dtype": "bfloat16", "concurrency": 16},
+        **{"cases": {"bfcl": 100}, "points": points},
+    }
+
+
+def test_the_fault_nearest_to_ten_points_is_chosen_and_none_outside_five_to_fifteen() -> None:
+    assert str(chosen(table())) == "4:64:15"
+    assert str(chosen(table(**{"4:0": 14, "5:0": 5}))) == "4:0"
+    with pytest.raises(RunFailed, match=r"points lost: 4:0 16\.0, 5:0 4\.0"):
+        chosen(table(**{"4:0": 16, "5:0": 4}))
 
 
 @needs_bfcl
@@ -191,16 +225,42 @@ def test_the_exit_code_follows_the_verdicts(
 
     monkeypatch.setattr(study, "run", judged)
     out = tmp_path / "page.md"
-    monkeypatch.setattr("tools.sensitivity.__main__.RESULTS", tmp_path / "results.json")
     words = ["--model", str(model), "--out", str(tmp_path / "runs"), "--write", str(out)]
     assert main([*words, "--seeds", "1,2"]) == code
     assert [seed for seed, _ in seen] == [1, 2, study.FLOOR_SEED]
     found = json.loads((tmp_path / "results.json").read_text())
     assert found["as_expected"] is (code == 0)
     assert ("**not every verdict" in out.read_text()) is (code == 1)
+    assert "| **4:64:15** | bfcl | 100 | 50 | 41 | 0 | 9 | -9.0 |" in out.read_text()
+    assert json.loads((tmp_path / "calibration.json").read_text()) == table()
     file = load_arms_file(tmp_path / "runs" / "seed-1" / "arms.yaml")
     assert [arm.name for arm in file.arms] == ["control", "prefix", "weights"]
     assert file.aa
+
+
+@needs_bfcl
+def test_a_choice_made_on_this_model_is_kept_and_one_on_another_is_not(
+    model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+
+    def calibrate(serving: object, where: Path, faults: list[object]) -> dict[str, Any]:
+        asked.append([str(fault) for fault in faults])
+        return table()
+
+    monkeypatch.setattr(command, "calibrate", calibrate)
+    args = command.parser().parse_args(["--model", str(model), "--faults", "4:64,4:64:15,5:0"])
+    path = tmp_path / "calibration.json"
+    for stored, again in (
+        (table(), 0),
+        ({**table(), "model_tensors_sha256": "c" * 64}, 1),
+        ({**table(), "dtype": "float32"}, 1),
+        (table(**{"4:0": 9}), 1),
+    ):
+        path.write_text(json.dumps(stored))
+        asked.clear()
+        assert command.calibration_of(args) == table()
+        assert asked == [["4:64", "4:64:15", "5:0"]] * again
 
 
 def test_a_missing_model_is_a_wrong_command_line(tmp_path: Path) -> None:

@@ -1,15 +1,9 @@
-"""Choose the fault: planted quantisations against the control, on cases the seeds never ask.
-
-    python -m tools.sensitivity.calibrate --model .demo/model --out runs/calibration \\
-        --faults 4:64,4:0,3:32 --write docs/results/sensitivity-calibration.json
-"""
+"""Choose the fault: planted quantisations against the control, on cases the seeds never ask."""
 
 from __future__ import annotations
 
-import argparse
 import json
 import shutil
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +13,6 @@ from tools.demo_model.make_model import WEIGHTS
 from tools.demo_model.plant_fault import Quantise, plant
 from tools.sensitivity.cases import CATEGORIES, has_schema, recipe, write_manifest
 from tools.sensitivity.launching import (
-    DTYPE_HELP,
     RunFailed,
     Serving,
     plan_block,
@@ -32,6 +25,8 @@ CONCURRENCY = 16
 SEED = 0
 MARGIN = 0.1
 FAULTS = "4:64,4:64:15,5:0"
+TARGET, WITHIN = 0.1, (0.05, 0.15)
+SIZES = {"bfcl": 28 * len(CATEGORIES), "schema": 48}
 
 
 def planted(model: Path, folder: Path, fault: Quantise) -> Path:
@@ -47,15 +42,14 @@ def planted(model: Path, folder: Path, fault: Quantise) -> Path:
     return out
 
 
-def calibrate(
-    serving: Serving, folder: Path, faults: Sequence[Quantise], *, sizes: Mapping[str, int]
-) -> dict[str, Any]:
+def calibrate(serving: Serving, folder: Path, faults: Sequence[Quantise]) -> dict[str, Any]:
     """Run the control and every fault on the calibration cases; return the table."""
+    sizes = {suite: n for suite, n in SIZES.items() if suite != "schema" or has_schema()}
     models = {_level(one): planted(serving.model, folder / "models", one) for one in faults}
     manifest = write_manifest(
         recipe("calibration", seed=SEED, sizes=sizes, calibration=True), folder
     )
-    margins = {suite: MARGIN for suite in sizes if sizes[suite]}
+    margins = dict.fromkeys(sizes, MARGIN)
     arms = serving.document(
         {"weights": weights_factor(serving.model, models)},
         {"weights": "good"},
@@ -95,33 +89,18 @@ def _point(fault: Quantise, report: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def main() -> int:
-    """Parse the command line, run, print and keep the table."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--model", type=Path, default=Path(".demo/model"))
-    parser.add_argument("--out", type=Path, default=Path("runs/sensitivity-calibration"))
-    parser.add_argument("--faults", default=FAULTS, help="BITS[:GROUP[:LAYERS]],...")
-    parser.add_argument(
-        "--dtype", choices=("bfloat16", "float32"), default="bfloat16", help=DTYPE_HELP
-    )
-    parser.add_argument("--bfcl", type=int, default=28 * len(CATEGORIES), help="cases")
-    parser.add_argument("--schema", type=int, default=48, help="cases, where the data is there")
-    parser.add_argument("--write", type=Path, metavar="FILE")
-    args = parser.parse_args()
-    faults = [Quantise.parse(text) for text in args.faults.split(",")]
-    serving = Serving(args.model.resolve(), args.dtype)
-    sizes = {"bfcl": args.bfcl, "schema": args.schema if has_schema() else 0}
-    try:
-        table = calibrate(serving, args.out, faults, sizes=sizes)
-    except (RunFailed, ValueError) as error:
-        sys.stderr.write(f"calibrate: {error}\n")
-        return 1
-    text = json.dumps(table, indent=1) + "\n"
-    print(text, end="")
-    if args.write:
-        args.write.write_text(text, encoding="utf-8")
-    return 0
+def chosen(table: Mapping[str, Any]) -> Quantise:
+    """Return the fault whose loss in BFCL is nearest to ten points.
 
-
-if __name__ == "__main__":
-    raise SystemExit(main())
+    Raises RunFailed where none loses between five and fifteen.
+    """
+    lost = {one["fault"]: -one["suites"]["bfcl"]["difference"] for one in table["points"]}
+    nearest = min(lost, key=lambda fault: abs(lost[fault] - TARGET))
+    low, high = WITHIN
+    if not low <= lost[nearest] <= high:
+        found = ", ".join(f"{fault} {100 * share:.1f}" for fault, share in lost.items())
+        raise RunFailed(
+            f"no fault loses {100 * low:g} to {100 * high:g} points of BFCL (points lost: "
+            f"{found}); give others with --faults"
+        )
+    return Quantise.parse(nearest)

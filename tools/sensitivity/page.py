@@ -9,17 +9,13 @@ from tools.sensitivity.cases import MAX_TOKENS, MOST_BYTES
 from tools.sensitivity.launching import BAD, HARMLESS
 
 COMMAND = (
-    "python -m tools.sensitivity --model .demo/model --seeds {seeds} --fault {fault} "
-    "--dtype {dtype} \\\n    --write docs/sensitivity.md"
-)
-CALIBRATE = (
-    "python -m tools.sensitivity.calibrate --model .demo/model --faults {faults} --dtype {dtype} "
-    "\\\n    --write docs/results/sensitivity-calibration.json"
+    "python -m tools.sensitivity --model .demo/model --seeds {seeds} --faults {faults} \\\n"
+    "    --dtype {dtype} --write docs/sensitivity.md"
 )
 WORDS = {HARMLESS: "prefix caching", BAD: "bad weights"}
 
 
-def page(found: Mapping[str, Any], calibration: Mapping[str, Any] | None) -> str:
+def page(found: Mapping[str, Any], calibration: Mapping[str, Any]) -> str:
     """Return the page: plan, verdicts by seed, differences, A/A floor, how the fault was chosen."""
     parts = [
         _head(found),
@@ -152,19 +148,16 @@ def _nll_row(one: Mapping[str, Any]) -> str:
     return _row([one["concurrency"], nll["tokens"], *texts, f"{nll['tail_share']:.2%}"])
 
 
-def _calibration(calibration: Mapping[str, Any] | None, found: Mapping[str, Any]) -> str:
-    if calibration is None:
-        return ""
+def _calibration(calibration: Mapping[str, Any], found: Mapping[str, Any]) -> str:
     fault = found["fault"]
-    same = calibration["model_tensors_sha256"] == found["model_tensors_sha256"]
     lines = [
         "## How the fault was chosen\n",
         "`tools/demo_model/plant_fault.py --quantise BITS:GROUP[:LAYERS]` rounds the layers' "
         "matrices to the nearest step, a scale per GROUP weights of a row (0: per output channel), "
         "in the first LAYERS layers (without it: all). One case in three, by a digest of its id, "
         "is kept for this choice; no seed draws from it.\n",
-        f"C{calibration['concurrency']}, {calibration['dtype']}, "
-        f"{'the same model' if same else '**another model**'}; the chosen one in bold:\n",
+        f"C{calibration['concurrency']}, {calibration['dtype']}; in bold the one whose loss in "
+        "BFCL is nearest to ten points:\n",
         "| BITS:GROUP:LAYERS | suite | cases | control | arm | wins | losses | difference |",
         "|---|---|---|---|---|---|---|---|",
     ]
@@ -177,21 +170,20 @@ def _calibration(calibration: Mapping[str, Any] | None, found: Mapping[str, Any]
     return "\n".join(lines)
 
 
-def _again(found: Mapping[str, Any], calibration: Mapping[str, Any] | None) -> str:
-    seeds = ",".join(str(seed["seed"]) for seed in found["seeds"])
-    names = {"seeds": seeds, "fault": found["fault"], "dtype": found["dtype"]}
-    commands = [COMMAND.format(**names)]
-    if calibration is not None:
-        faults = ",".join(point["fault"] for point in calibration["points"])
-        commands.insert(0, CALIBRATE.format(faults=faults, dtype=calibration["dtype"]))
+def _again(found: Mapping[str, Any], calibration: Mapping[str, Any]) -> str:
+    command = COMMAND.format(
+        seeds=",".join(str(seed["seed"]) for seed in found["seeds"]),
+        faults=",".join(point["fault"] for point in calibration["points"]),
+        dtype=found["dtype"],
+    )
     plans = ", ".join(f"seed {s['seed']} `{s['plan_sha256'][:12]}`" for s in found["seeds"])
-    text = "\n".join(commands)
     return (
-        f"## Again\n\n```\n{text}\n```\n\n"
+        f"## Again\n\n```\n{command}\n```\n\n"
         "`EVALHARNESS_DATA` must name a folder with JSONSchemaBench for the schema cases; without "
-        "it BFCL alone is asked. Interrupted, the same command continues. Exit code 1: a verdict "
-        "was not the expected one. `tests/e2e/test_sensitivity.py` is the short version: one seed, "
-        "a margin of 15 points, a fault that costs more.\n\n"
+        "it BFCL alone is asked. The choice of the fault is done again where model, faults or "
+        "dtype differ from the committed ones. Interrupted, the same command continues. Exit code "
+        "1: a verdict was not the expected one. `tests/e2e/test_sensitivity.py` is the short "
+        "version: one seed, a margin of 15 points, a fault that costs more.\n\n"
         f"Model: tensors' SHA-256 `{found['model_tensors_sha256'][:16]}`. Plans: {plans}."
     )
 
