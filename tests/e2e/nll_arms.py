@@ -27,12 +27,13 @@ CONCURRENCY = 16
 # In float32 the A/A replay differs by less than 1e-4 nats, so 0.02 is far out in the tail. With
 # 80 cases and no token out there the share is bounded to 0.006: a smaller margin admits nobody.
 MARGIN = NllMargin(mode="decode", nats_per_token=0.002, tail_nats=0.02, tail_share=0.01)
-FLOAT32 = ("--dtype", "float32", *PROCESSOR_ARGS)
+TOOLS = ("--enable-auto-tool-choice", "--tool-call-parser", "hermes")
+FLOAT32 = ("--dtype", "float32", *TOOLS, *PROCESSOR_ARGS)
 Pair = tuple[list[NllRow], list[Response]]
 
 
 def float32_key(model: Path) -> LaunchKey:
-    """The launch that most tests share: float32, tokens can be forced, a profile can be asked."""
+    """The launch that most tests share: float32, calls tools, forces tokens, can be profiled."""
     return LaunchKey(model, (*FLOAT32, *profiler_arguments(TRACES)))
 
 
