@@ -2,8 +2,8 @@
 
 Two launches: the float32 server that other tests share too, and one of a quantised copy. The
 harmless arm is the control's own server with its prefix cache full of these very prompts, which
-is as much prefix caching as there can be. The fault is coarser than the ten points of
-docs/sensitivity.md, since so few cases could not show those.
+is as much prefix caching as there can be. The fault is coarser than the ten points that
+the command plants, since so few cases could not show those.
 """
 
 from __future__ import annotations
