@@ -111,22 +111,31 @@ def run(args: argparse.Namespace) -> int:
     """Run or continue the factorial; returns the exit code (see EXAMPLE)."""
     import asyncio
 
-    from evalharness.errors import EXIT_OK
+    from evalharness.errors import EXIT_OK, ServerError
+    from evalharness.factorial.loop import missing_lines
     from evalharness.store import run_lock
 
     with run_lock(args.out), opened_executor(args) as executor:
         prepared = _prepare(args, executor)
         _announce(prepared)
-        outcome = asyncio.run(_drive(prepared, executor, args.executor))
-        for line in outcome.missing[:40]:
-            _say(line)
-        if len(outcome.missing) > 40:
-            _say(f"... and {len(outcome.missing) - 40} more")
+        try:
+            outcome = asyncio.run(_drive(prepared, executor, args.executor))
+        except ServerError:
+            _say_missing(missing_lines(prepared))
+            raise
+        _say_missing(outcome.missing)
         reported = _report(args.out)
     if outcome.exit_code != EXIT_OK:
         _say(f"{args.out} is not complete; run the same command again to continue it")
         return int(outcome.exit_code)
     return reported
+
+
+def _say_missing(lines: Sequence[str]) -> None:
+    for line in lines[:40]:
+        _say(line)
+    if len(lines) > 40:
+        _say(f"... and {len(lines) - 40} more")
 
 
 def _prepare(args: argparse.Namespace, executor: Executor) -> FactorialRun:

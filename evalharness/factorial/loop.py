@@ -58,10 +58,14 @@ def missing_cells(run: FactorialRun) -> list[CellKey]:
     ]
 
 
+def missing_lines(run: FactorialRun) -> tuple[str, ...]:
+    """Return one line for each planned cell that is not complete on disk."""
+    return tuple(f"missing: {_text(key)}" for key in missing_cells(run))
+
+
 def _outcome(run: FactorialRun, died: Sequence[str], *, interrupted: bool) -> RunOutcome:
-    missing = missing_cells(run)
-    lines = [f"missing: {_text(key)}" for key in missing]
-    if not missing:
+    lines = missing_lines(run)
+    if not lines:
         return RunOutcome(EXIT_OK, ())
     code = EXIT_SERVER if died and not interrupted else EXIT_INCOMPLETE
     return RunOutcome(code, (*died, *lines))

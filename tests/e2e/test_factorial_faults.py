@@ -31,6 +31,7 @@ def test_a_server_that_cannot_start_shows_its_log_and_exits_3(tmp_path: Path) ->
     assert code == 3
     assert "Unknown dtype: banana" in output
     assert "server.log" in output
+    assert "missing: " in output
     assert processes_of(work.run) == []
 
 
