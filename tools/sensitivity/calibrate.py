@@ -31,7 +31,7 @@ SIZES = {"bfcl": 28 * len(CATEGORIES), "schema": 48}
 
 def planted(model: Path, folder: Path, fault: Quantise) -> Path:
     """Return a copy of the model with the fault in it, made anew unless it is of this model."""
-    out = folder / f"q{str(fault).replace(':', '-')}"
+    out = folder / _level(fault)
     mark = out / "PLANTED.json"
     words = {"fault": str(fault), "tensors_sha256": tensors_sha256(model / WEIGHTS)}
     if mark.is_file() and json.loads(mark.read_text(encoding="utf-8")) == words:
