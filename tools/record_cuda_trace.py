@@ -231,7 +231,9 @@ def _write(base: Path, profiler: Any, facts: dict[str, Any]) -> None:
     plain = base.with_name(base.name + ".json")
     profiler.export_chrome_trace(str(plain))
     facts["totals"] = _totals(profiler, on_card=facts["cuda"] is not None)
-    packed = gzip.compress(plain.read_bytes(), compresslevel=9, mtime=0)
+    # The profiler writes its own output's path into the trace; the host's folders are nobody's.
+    text = plain.read_text(encoding="utf-8").replace(str(plain), plain.name)
+    packed = gzip.compress(text.encode(), compresslevel=9, mtime=0)
     plain.unlink()
     text = json.dumps(facts, indent=1) + "\n"
     for path, raw in ((facts_file(base), text.encode()), (trace_file(base), packed)):
