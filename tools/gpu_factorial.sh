@@ -10,7 +10,9 @@
 #   SM70_DATA   folder with the data: bfcl_eval wheel, gsm8k/, jsonschemabench/, tiny_qwen4exp/
 #   SM70_WHEELS folder of wheels to install beside (optional: for a host without a registry)
 #   SM70_ENV    shell file to source that puts vLLM on PYTHONPATH         (optional)
-#   SM70_ARMS, SM70_MANIFEST, SM70_CONCURRENCY   another run
+#   SM70_ARMS, SM70_MANIFEST, SM70_CONCURRENCY   another run, which may run beside the first on another GPU:
+#     SM70_ARMS=manifests/arms/sm70-checks.yaml SM70_MANIFEST=manifests/sm70-checks.json SM70_CONCURRENCY=1,16
+#     SM70_ARMS=manifests/arms/sm70-tp2.yaml    (two GPUs)
 #   SM70_LIMIT_S  after so many seconds the run is interrupted, to be continued   (default 480)
 #   OUT         where the small results go                                (default SM70_WORK/out)
 set -euo pipefail
@@ -21,7 +23,8 @@ out=${OUT:-$work/out}
 arms=${SM70_ARMS:-manifests/arms/sm70.yaml}
 manifest=${SM70_MANIFEST:-manifests/sm70.json}
 concurrency=${SM70_CONCURRENCY:-1,4,8,16}
-run=$work/run-$(basename "$arms" .yaml)
+name=$(basename "$arms" .yaml)
+run=$work/run-$name
 mkdir -p "$work" "$out"
 
 say() { printf '%s %s\n' "$(date -u +%H:%M:%S)" "$*"; }
@@ -55,19 +58,21 @@ for group, points in groups.items():
 PY
 }
 
+# Those that the arms file names. The fault links what it does not change from the sound one.
 models() {
-    local size=${SM70_SIZE:-rank}
-    if [ ! -e "$work/rank/made_by.json" ]; then
-        python3 tools/tiny_qwen4exp/make_model.py --size "$size" --out "$work/rank"
-    fi
-    if [ ! -e "$work/fault/made_by.json" ]; then
-        python3 tools/tiny_qwen4exp/make_model.py --size "$size" --fault 1.01 \
-            --like "$work/rank" --out "$work/fault"
-    fi
+    local name
     mkdir -p .sm70
-    ln -sfn "$work/rank" .sm70/rank
-    ln -sfn "$work/fault" .sm70/fault
-    ln -sfn "$work/rank" .sm70/pair
+    for name in $(grep -o '\.sm70/[a-z]*' "$arms" | sort -ur | grep -v cache); do
+        name=${name#.sm70/}
+        if [ ! -e "$work/$name/made_by.json" ]; then
+            case $name in
+            fault) python3 tools/tiny_qwen4exp/make_model.py --size rank --fault 1.01 \
+                --like "$work/rank" --out "$work/fault" ;;
+            *) python3 tools/tiny_qwen4exp/make_model.py --size "$name" --out "$work/$name" ;;
+            esac
+        fi
+        ln -sfn "$work/$name" ".sm70/$name"
+    done
 }
 
 setup() {
@@ -121,24 +126,24 @@ judge() {
 # Few small files, two folders deep: the report and what proves it; the whole run in parts beside
 # them (cat run.tar.xz.* | tar -xJ).
 pack() {
-    local small=$work/pack
+    local small=$work/pack-$name
     if [ ! -d "$run" ]; then
         say "nothing to pack: $run was not made"
         return
     fi
     rm -rf "$small"
-    mkdir -p "$small" "$out/sm70"
+    mkdir -p "$small" "$out/$name"
     (cd "$run" && find . \( -name server.json -o -name plan.json -o -name 'report.*' -o -name SHA256SUMS \
         -o -name index.html -o -path '*route_hits*' \) -type f -exec cp --parents {} "$small" \;)
     nvidia-smi --query-gpu=name,driver_version --format=csv >"$small/gpu.csv" 2>/dev/null || true
-    tar -C "$small" -czf "$out/sm70/results.tar.gz" .
-    rm -f "$out"/sm70/run.tar.xz.*
+    tar -C "$small" -czf "$out/$name/results.tar.gz" .
+    rm -f "$out/$name"/run.tar.xz.*
     tar -C "$work" --exclude=lock -cf - "$(basename "$run")" | xz -T0 -3 |
-        split -b 15M - "$out/sm70/run.tar.xz."
+        split -b 15M - "$out/$name/run.tar.xz."
     for file in report.json report.md; do
-        [ ! -e "$run/report/$file" ] || cp "$run/report/$file" "$out/sm70/"
+        [ ! -e "$run/report/$file" ] || cp "$run/report/$file" "$out/$name/"
     done
-    ls -l "$out/sm70"
+    ls -l "$out/$name"
 }
 
 failed=0

@@ -16,7 +16,10 @@ FOLDER = ROOT / "manifests" / "arms"
 FILES = sorted(path for path in FOLDER.glob("*.yaml") if path.stem.startswith(("flag-", "sm70")))
 WANTED = {
     "sm70": {"control", "hc", "moe", "hc+moe", "fault"},
-    "sm70-checks": {"control", "stock", "gdn", "qsa"},
+    "sm70-checks": {
+        *("control", "stock", "gdn", "qsa", "prefix"),
+        *("gdn+hcmoe+graphs", "gdn+hcmoe+prefix"),
+    },
     "sm70-tp2": {"control", "hc=on+moe+gdn", "hc=sharded"},
 }
 VLLM_FLAGS = {

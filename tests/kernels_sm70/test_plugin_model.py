@@ -111,9 +111,13 @@ def test_fixed_continuations_are_the_manifests(tmp_path: Path, monkeypatch: Any)
 
     monkeypatch.setattr(sys, "argv", ["nll_rows.py", "--out", str(tmp_path)])
     assert nll_rows.main() == 0
-    manifest = json.loads((FOLDER.parents[1] / "manifests" / "sm70.json").read_text())
-    for name in nll_rows.SHAPES:
+    manifests = FOLDER.parents[1] / "manifests"
+    pinned = {
+        **json.loads((manifests / "sm70.json").read_text())["suites"],
+        **json.loads((manifests / "sm70-checks.json").read_text())["suites"],
+    }
+    for name in (*nll_rows.SHAPES, "shared"):
         lines = (tmp_path / "tiny_qwen4exp" / f"{name}.jsonl").read_text().splitlines()
         made = [to_case(row["id"], row) for row in map(json.loads, lines)]
-        pinned = manifest["suites"][f"nll-{name}"]["cases"]
-        assert [{"id": c.case_id, "sha256": c.digest} for c in made] == pinned
+        cases = [{"id": c.case_id, "sha256": c.digest} for c in made]
+        assert cases == pinned[f"nll-{name}"]["cases"]

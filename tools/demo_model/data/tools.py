@@ -335,12 +335,12 @@ def example(rng: Random) -> dict[str, Any]:
     framed = rng.random() < 0.67
     one = frame_calls.single if framed else single
     kind = rng.random()
-    if kind < 0.40:
+    if kind < 0.38:
         return one(rng, distractors=0)
-    if kind < 0.65:
+    if kind < 0.62:
         return one(rng, distractors=rng.choice((1, 1, 2, 2, 3)))
-    if kind < 0.84:
+    if kind < 0.81:
         return frame_calls.parallel(rng) if framed else parallel(rng)
-    if kind < 0.90:
+    if kind < 0.86:
         return frame_calls.parallel_multiple(rng) if framed else parallel_multiple(rng)
     return frame_calls.irrelevant(rng) if framed else irrelevant(rng)
