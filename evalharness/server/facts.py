@@ -89,6 +89,21 @@ def runner_of(log: str) -> str | None:
     return None
 
 
+async def route_hits_settled(folder: Path) -> None:
+    """Wait until the processes' route-hit files hold still, so that the last steps are in them.
+
+    They are written about twice a second while something changes, and an engine that is stopped
+    may have no time for a last one. Returns at once where there are none, and after 4 s anyway.
+    """
+    before: list[dict[str, Any]] = []
+    for _ in range(5):
+        now = read_route_hits(folder)
+        if now == before:
+            return
+        before = now
+        await asyncio.sleep(0.8)
+
+
 def read_route_hits(folder: Path) -> list[dict[str, Any]]:
     """Return the counters that the server's processes wrote, one object per process."""
     found: list[dict[str, Any]] = []

@@ -14,6 +14,7 @@ from evalharness.errors import ServerError
 QUERY_TIMEOUT_S = 30.0
 MEMORY_BACK_MIB = 512
 MEMORY_WAIT_S = 60.0
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 _GPU_FIELDS = ("index", "uuid", "name", "memory.total", "memory.used", "driver_version")
 _APP_FIELDS = ("gpu_uuid", "pid", "process_name", "used_memory")
 
@@ -71,6 +72,31 @@ def node_facts(cards: list[dict[str, Any]]) -> dict[str, Any]:
         ],
         "driver": cards[0]["driver"] if cards else None,
     }
+
+
+def visible(cards: list[dict[str, Any]], devices: str | None) -> list[dict[str, Any]]:
+    """Return the cards that a process with this CUDA_VISIBLE_DEVICES uses, in its order.
+
+    devices: indices or (beginnings of) UUIDs with commas between; None is every card. As CUDA
+    does, an entry that names no card hides itself and all after it. Indices are taken in
+    nvidia-smi's order, which is CUDA's where a host's cards are alike.
+    Source: CUDA C++ Programming Guide, environment variables.
+    """
+    if devices is None:
+        return cards
+    seen: list[dict[str, Any]] = []
+    for entry in (part.strip() for part in devices.split(",")):
+        named = [card for card in cards if _names(entry, card)]
+        if len(named) != 1:
+            break
+        seen += named
+    return seen
+
+
+def _names(entry: str, card: dict[str, Any]) -> bool:
+    if entry.isdigit():
+        return bool(int(entry) == card["index"])
+    return entry.startswith("GPU-") and str(card["uuid"]).startswith(entry)
 
 
 async def wait_for_memory(baseline: list[dict[str, Any]]) -> list[dict[str, Any]]:

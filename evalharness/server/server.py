@@ -20,8 +20,8 @@ from evalharness.errors import ServerError
 from evalharness.redact import redact_argv, redact_env
 from evalharness.server.api import ServerApi
 from evalharness.server.environment import default_caches, server_environment
-from evalharness.server.facts import write_server_json
-from evalharness.server.node import gpus, node_facts, wait_for_memory
+from evalharness.server.facts import route_hits_settled, write_server_json
+from evalharness.server.node import VISIBLE, gpus, node_facts, visible, wait_for_memory
 from evalharness.server.process import ServerProcess, kill_leftovers
 from evalharness.server.ready import describe, until_ready
 from evalharness.store import make_directory, write_atomically
@@ -90,11 +90,15 @@ class Server:
 
     async def stop(self, *, at_once: bool = False) -> None:
         """End the server, collect what it left, and complete server.json. StoreError (disk)."""
-        answer = None if at_once else await self.api.get("/metrics")
+        answer = None
+        if not at_once:
+            await route_hits_settled(self.spec.folder)
+            answer = await self.api.get("/metrics")
         await self._session.close()
         if self.process is not None:
             self.record["stopped"] = await self.process.stop(at_once=at_once)
-            self.record["gpu_after"] = await asyncio.to_thread(gpus)
+            after = await asyncio.to_thread(gpus)
+            self.record["gpu_after"] = visible(after, self.record["env"].get(VISIBLE))
         # Files last: a full disk must not keep a server alive.
         if answer is not None and answer[0] == 200:
             write_atomically(self.spec.folder / "metrics.end.txt", answer[1].encode())
@@ -151,10 +155,9 @@ def command(arm: Arm, port: int) -> list[str]:
 
 async def _start(spec: LaunchSpec) -> Server:
     kill_leftovers(spec.run_mark)
-    before = await wait_for_memory([dict(card) for card in spec.gpu_baseline or []])
     route_hits = (spec.folder / "route_hits").absolute()
     make_directory(route_hits)
-    key, port = secrets.token_hex(24), free_port()
+    key = secrets.token_hex(24)
     env = server_environment(
         spec.arm,
         api_key=key,
@@ -162,6 +165,10 @@ async def _start(spec: LaunchSpec) -> Server:
         route_hits=route_hits,
         run_mark=spec.run_mark,
     )
+    # Another program may work on the host's other cards.
+    mine = visible([dict(card) for card in spec.gpu_baseline or []], env.get(VISIBLE))
+    before = visible(await wait_for_memory(mine), env.get(VISIBLE))
+    port = free_port()
     argv = command(spec.arm, port)
     record = _record(spec, argv=argv, env=env, base_url=f"http://127.0.0.1:{port}", gpus=before)
     started_s = time.monotonic()
