@@ -11,6 +11,7 @@ GLYPHS = {
     "undecided": "?",
     "incomplete": "…",
     "exploratory": "~",
+    "described": "·",
 }
 FIGURE_NAMES = {
     "output_tokens_per_s": "output tokens/s",
@@ -24,6 +25,12 @@ NO_OTHER_SCORER = (
     "none is stored: only the declared scorers have scores here (evalharness rescore adds others)"
 )
 Row = Mapping[str, Any]
+
+
+def shown_verdict(cell: Row) -> str:
+    """Return a cell's verdict; "described" where no margin was declared that could decide it."""
+    undecided = cell["verdict"] == "undecided" and cell["margin"] is None
+    return "described" if undecided else str(cell["verdict"])
 
 
 def points(value: float | None) -> str:

@@ -33,6 +33,7 @@ from evalharness.report.filters import (
     p_value,
     points,
     points_span,
+    shown_verdict,
     tokens_span,
 )
 from evalharness.report.plots import delta_plots, forest_plots, load_plot
@@ -112,6 +113,7 @@ def _environment() -> jinja2.Environment:
     )
     environment.filters.update(
         css=lambda verdict: str(verdict).split(" ", maxsplit=1)[0],
+        shown=shown_verdict,
         glyph=lambda verdict: GLYPHS[verdict],
         needed=needed,
         arm_needed=arm_needed,
@@ -161,7 +163,7 @@ def nll_chips(document: Row, *, arm: str, mode: str) -> Iterator[dict[str, Any]]
         summary = row["nll"] if noise else row["summary"]
         yield {
             "concurrency": row["concurrency"],
-            "verdict": None if noise else row["verdict"],
+            "verdict": None if noise else shown_verdict(row),
             "text": f"{nats(summary['estimate'])} nats" if summary else "unobserved",
             "flips": f"tail {100 * summary['tail_share']:.2g}%" if summary else "",
             "words": f"C{row['concurrency']}: {row['reason']}",
@@ -193,11 +195,11 @@ def chips(document: Row, *, arm: str, suite: str, mode: str) -> Iterator[dict[st
         lost = f", {row['unobserved']} unobs." if row["unobserved"] else ""
         yield {
             "concurrency": level,
-            "verdict": cell["verdict"] if cell else None,
+            "verdict": shown_verdict(cell) if cell else None,
             "text": f"{row['correct']} of {total}{lost}",
             "flips": f"+{table['wins']} −{table['losses']}" if table else "",
             "words": f"C{level}: {row['correct']} correct, {row['wrong']} wrong{missing}"
-            + (f"; {cell['verdict']}: {cell['reason']}" if cell else ""),
+            + (f"; {shown_verdict(cell)}: {cell['reason']}" if cell else ""),
         }
 
 

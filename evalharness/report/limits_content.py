@@ -78,11 +78,15 @@ def _tokens(mode: str, tables: Sequence[NllTable]) -> Iterator[str]:
     counts = ", ".join(f"{count} at C{level}" for level, count in pure.items())
     none = [level for level, count in pure.items() if count == 0]
     known = f": nothing at {_levels(none)} is known to be pure decode" if none else ""
-    yield f"{text}; tokens known to be pure decode in every arm: {counts}{known}."
+    yield f"{text}; tokens known to be pure decode in every arm that was run: {counts}{known}."
 
 
 def _pure(table: NllTable) -> int:
-    return 0 if table.pure is None else int(table.pure.all(axis=(0, 1)).sum())
+    """Tokens that are pure decode in every arm that has an answer; an arm never run has none."""
+    asked = table.observed.any(axis=(1, 2))
+    if table.pure is None or not asked.any():
+        return 0
+    return int(table.pure[asked].all(axis=(0, 1)).sum())
 
 
 def _levels(levels: Sequence[int]) -> str:

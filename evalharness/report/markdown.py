@@ -16,6 +16,7 @@ from evalharness.report.filters import (
     p_value,
     points,
     points_span,
+    shown_verdict,
 )
 from evalharness.report.html import reading_groups
 from evalharness.report.md_provenance import provenance_lines
@@ -145,7 +146,7 @@ def _cells(document: Row) -> list[str]:
             plain(cell["arm"]),
             plain(f"{cell['suite']} {cell['mode']}"),
             str(cell["concurrency"]),
-            badge(cell["verdict"]),
+            badge(shown_verdict(cell)),
             f"+{cell['table']['wins']} −{cell['table']['losses']}",
             f"{points(cell['estimate'])} {points_span((cell['lower'], cell['upper']))}",
             "–" if cell["margin"] is None else f"{100 * cell['margin']:g}",
@@ -189,7 +190,7 @@ def _nll(document: Row) -> list[str]:
             [
                 plain(cell["arm"]),
                 f"{plain(cell['mode'])} C{cell['concurrency']}",
-                badge(cell["verdict"]),
+                badge(shown_verdict(cell)),
                 f"{summary['estimate']:+.3g}" if summary else NONE,
                 f"{100 * summary['tail_share']:.3g}%" if summary else NONE,
                 _largest(summary) if summary else NONE,
@@ -218,16 +219,20 @@ def _largest(summary: Row) -> str:
     return f"{largest(summary)} at {code(extreme['case_id'])}, token {extreme['position']}"
 
 
+def _place(row: Row) -> str:
+    return f"{plain(row['arm'])}, {plain(row['suite'])} {plain(row['mode'])} C{row['concurrency']}"
+
+
 def _unobserved(document: Row) -> Iterator[str]:
     for row in document["unobserved"]:
-        place = f"{plain(row['arm'])}, {plain(row['suite'])} C{row['concurrency']}"
+        place = _place(row)
         reason = plain(row["reason"])
         yield f"- unobserved, {place}: {len(row['case_ids'])} ({reason}): {_ids(row['case_ids'])}"
     for row in document["excluded"]:
         place, reason = f"{plain(row['suite'])} {plain(row['mode'])}", plain(row["reason"])
         yield f"- left out in every arm, {place}: {reason}: {_ids(row['case_ids'])}"
     for row in document["stopped"]:
-        place = f"{plain(row['arm'])}, {plain(row['suite'])} C{row['concurrency']}"
+        place = _place(row)
         what = f"{plain(row['reason'])}; {plain(row['became'])}"
         yield f"- {row['state']} cell, {place}: {what}"
     yield ""

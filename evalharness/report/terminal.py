@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from evalharness.report.filters import GLYPHS
+from evalharness.report.filters import GLYPHS, shown_verdict
 from evalharness.report.html import nll_chips
 from evalharness.text import printable
 
@@ -18,6 +18,7 @@ STYLES = {
     "admitted": "bold blue",
     "harm shown": "bold red",
     "undecided": "bold",
+    "described": "dim",
     "incomplete": "bold magenta",
     "exploratory": "bold yellow",
 }
@@ -114,7 +115,8 @@ def count_table(document: Mapping[str, Any]) -> Table:
         text = Text(f"{row['correct']}/{row['wrong']}/{row['unobserved']}")
         if cell:
             text.append(f" +{cell['table']['wins']} −{cell['table']['losses']} ")
-            text.append(GLYPHS[cell["verdict"]], style=STYLES[cell["verdict"]])
+            shown = shown_verdict(cell)
+            text.append(GLYPHS[shown], style=STYLES[shown])
         rows.setdefault(key, {})[row["concurrency"]] = text
     for (arm, suite, mode), by_level in rows.items():
         table.add_row(

@@ -7,6 +7,8 @@ from pathlib import Path
 
 from evalharness.noninferiority import Asked
 from evalharness.report import report_document
+from evalharness.report.html import render_html
+from evalharness.report.markdown import render_markdown
 from evalharness.report.terminal import print_verdicts
 from evalharness.types import CellKey
 from tests.report.plant import BFCL, Plant, SuiteSpec, flat_logprobs, plant_run
@@ -37,3 +39,22 @@ def test_arms_suites_and_levels_are_in_the_table(tmp_path: Path) -> None:
     assert set(rows) == {"aa", "hc"}
     assert rows["hc"].count("+0.01000 nats tail 0% ✗") == 2
     assert rows["aa"].count("+0.00000 nats tail 0%") == 2 and "✗" not in rows["aa"]
+
+
+def test_what_has_no_margin_is_described_not_undecided(tmp_path: Path) -> None:
+    """No margin: no more cases would decide it, so it must not read like a verdict left open."""
+    plant = Plant(
+        suites=(BFCL, SMALL_NLL),
+        factors={"hc": ("off", "on")},
+        concurrency=(1,),
+        margins={"bfcl": 0.1},
+    )
+    document = report_document([plant_run(tmp_path / "r", plant)], Asked())
+    assert [cell["verdict"] for cell in document["nll"]["cells"]] == ["undecided"]
+    (row,) = (line for line in render_markdown(document).splitlines() if "| decode C1 |" in line)
+    assert "· described" in row and "undecided" not in row
+    stream = io.StringIO()
+    print_verdicts(document, [], stream)
+    (shown,) = (line for line in stream.getvalue().splitlines() if line.startswith("hc   nll"))
+    assert shown.rstrip().endswith("·")
+    assert 'v-described">described' in render_html(document)
