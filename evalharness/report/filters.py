@@ -20,6 +20,7 @@ FIGURE_NAMES = {
     "e2e_ms": "end to end, ms",
 }
 NONE = "–"
+MAX_M = 64
 NO_OTHER_READING = "no other scorer version stored here disagrees"
 NO_OTHER_SCORER = (
     "none is stored: only the declared scorers have scores here (evalharness rescore adds others)"
@@ -27,10 +28,25 @@ NO_OTHER_SCORER = (
 Row = Mapping[str, Any]
 
 
+def never_observed(cell: Row) -> bool:
+    """Whether one side of a suite's contrast has no observed case: it was never run."""
+    if "table" not in cell:
+        return cell["summary"] is None
+    cases = sum(cell["table"].values())
+    return cases in (cell["unobserved_control"], cell["unobserved_candidate"])
+
+
 def shown_verdict(cell: Row) -> str:
     """Return a cell's verdict; "described" where no margin was declared that could decide it."""
+    if never_observed(cell):
+        return "incomplete"
     undecided = cell["verdict"] == "undecided" and cell["margin"] is None
     return "described" if undecided else str(cell["verdict"])
+
+
+def rows_m(m: int) -> str:
+    """Return a route's M; the counters keep everything above 64 together, as 65."""
+    return f">{MAX_M}" if m > MAX_M else str(m)
 
 
 def points(value: float | None) -> str:

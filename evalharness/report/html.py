@@ -33,6 +33,7 @@ from evalharness.report.filters import (
     p_value,
     points,
     points_span,
+    rows_m,
     shown_verdict,
     tokens_span,
 )
@@ -113,6 +114,7 @@ def _environment() -> jinja2.Environment:
     )
     environment.filters.update(
         css=lambda verdict: str(verdict).split(" ", maxsplit=1)[0],
+        rows_m=rows_m,
         shown=shown_verdict,
         glyph=lambda verdict: GLYPHS[verdict],
         needed=needed,

@@ -72,6 +72,12 @@ def _noise(judged: Judgement) -> Iterator[str]:
             "One replay: discordance beyond the server's own noise is not estimable; the A/A "
             "launch only shows its size."
         )
+    if judged.plan.aa is not None and judged.plan.replays < 2:
+        yield (
+            "What varies from launch to launch, alike for all cases (how requests met in batches, "
+            "say), is known from the A/A launch only and is not in the p-values: a verdict close to "
+            "its bound may turn in another run."
+        )
 
 
 def _levels(runs: Sequence[Run]) -> Iterator[str]:

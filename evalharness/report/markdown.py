@@ -12,13 +12,14 @@ from evalharness.report.filters import (
     NONE,
     arm_needed,
     interval,
-    largest,
+    never_observed,
     p_value,
     points,
     points_span,
     shown_verdict,
 )
 from evalharness.report.html import reading_groups
+from evalharness.report.md_answers import nll_lines, text_lines
 from evalharness.report.md_provenance import provenance_lines
 from evalharness.report.md_text import badge, code, plain, table
 
@@ -37,7 +38,8 @@ def render_markdown(document: Row) -> str:
         *_counts(document),
         *_cells(document),
         *_flips(document),
-        *_nll(document),
+        *text_lines(document),
+        *nll_lines(document),
         *_readings(document),
         *_unobserved(document),
         *_placement(document),
@@ -147,17 +149,27 @@ def _cells(document: Row) -> list[str]:
             plain(f"{cell['suite']} {cell['mode']}"),
             str(cell["concurrency"]),
             badge(shown_verdict(cell)),
-            f"+{cell['table']['wins']} −{cell['table']['losses']}",
-            f"{points(cell['estimate'])} {points_span((cell['lower'], cell['upper']))}",
-            "–" if cell["margin"] is None else f"{100 * cell['margin']:g}",
-            p_value(cell["p"] if cell["margin"] is not None else None),
-            f"+{cell['aa']['wins']} −{cell['aa']['losses']}" if cell["aa"] else "–",
+            *_contrast(cell),
+            f"+{cell['aa']['wins']} −{cell['aa']['losses']}" if cell["aa"] else NONE,
         ]
         for cell in document["cells"]
     ]
     head = ["Arm", "Suite", "C", "Verdict", "Flips", "Points (interval)", "Margin", "p", "A/A"]
     opening = ["<details><summary>Every contrast</summary>", ""]
     return [*opening, *table(head, rows), "</details>", ""]
+
+
+def _contrast(cell: Row) -> list[str]:
+    """Return flips, difference, margin and p; of a side never observed, its margin alone."""
+    margin = NONE if cell["margin"] is None else f"{100 * cell['margin']:g}"
+    if never_observed(cell):
+        return [NONE, NONE, margin, NONE]
+    return [
+        f"+{cell['table']['wins']} −{cell['table']['losses']}",
+        f"{points(cell['estimate'])} {points_span((cell['lower'], cell['upper']))}",
+        margin,
+        p_value(cell["p"] if cell["margin"] is not None else None),
+    ]
 
 
 def _flips(document: Row) -> Iterator[str]:
@@ -180,43 +192,6 @@ def _flips(document: Row) -> Iterator[str]:
 def _ids(ids: Sequence[str]) -> str:
     more = f" and {len(ids) - MAX_IDS} more" if len(ids) > MAX_IDS else ""
     return ", ".join(code(case_id) for case_id in ids[:MAX_IDS]) + more
-
-
-def _nll(document: Row) -> list[str]:
-    rows = []
-    for cell in document["nll"]["cells"]:
-        summary, aa = cell["summary"], cell["aa"]
-        rows.append(
-            [
-                plain(cell["arm"]),
-                f"{plain(cell['mode'])} C{cell['concurrency']}",
-                badge(shown_verdict(cell)),
-                f"{summary['estimate']:+.3g}" if summary else NONE,
-                f"{100 * summary['tail_share']:.3g}%" if summary else NONE,
-                _largest(summary) if summary else NONE,
-                f"{aa['estimate']:+.3g}, {100 * aa['tail_share']:.3g}%" if aa else NONE,
-                NONE if cell["cases_needed"] is None else f"{cell['cases_needed']:,}",
-            ]
-        )
-    if not rows:
-        return []
-    head = [
-        "Arm", "NLL mode", "Verdict", "Mean, nats/token", "Tail share", "Largest",
-        "A/A mean, tail", "Cases needed",
-    ]  # fmt: skip
-    return [
-        *table(head, rows),
-        "Where no token moved, the tail's bound and its cases needed assume one moved token in a "
-        "case that moves.",
-        "",
-    ]
-
-
-def _largest(summary: Row) -> str:
-    extreme = summary["largest"]
-    if not extreme or extreme["delta"] == 0:
-        return largest(summary)
-    return f"{largest(summary)} at {code(extreme['case_id'])}, token {extreme['position']}"
 
 
 def _place(row: Row) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from evalharness.report.filters import rows_m
 from evalharness.report.md_text import code, plain
 
 Row = Mapping[str, Any]
@@ -55,7 +56,8 @@ def _served(facts: Row) -> Iterator[str]:
     versions = _each(
         f"{launch['engine']} {launch['vllm_version'] or 'of unknown version'}, runner "
         f"{launch['runner'] or 'unknown'}"
-        for launch in launches
+        # a launch that was stopped before it answered says nothing
+        for launch in [one for one in launches if one["vllm_version"]] or launches
     )
     yield f"served by {plain('; '.join(versions) or 'nothing that left a record')}"
     machines = _each(_machine(launch["node"]) for launch in launches)
@@ -74,7 +76,7 @@ def _routes(document: Row) -> Iterator[str]:
     for (arm, route), by_kind in seen.items():
         parts = (
             f"{sum(row['hits'] for row in rows):,} {'hits' if kind == 'hit' else kind} at M "
-            f"{', '.join(str(row['m']) for row in rows)}"
+            f"{', '.join(rows_m(row['m']) for row in rows)}"
             for kind, rows in sorted(by_kind.items(), key=lambda item: item[0] != "hit")
         )
         yield f"route {code(route)} in {plain(arm)}: {plain('; '.join(parts))}"

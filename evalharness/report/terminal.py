@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from evalharness.report.filters import GLYPHS, shown_verdict
+from evalharness.report.filters import GLYPHS, never_observed, shown_verdict
 from evalharness.report.html import nll_chips
 from evalharness.text import printable
 
@@ -114,7 +114,8 @@ def count_table(document: Mapping[str, Any]) -> Table:
         cell = cells.get((*key, row["concurrency"]))
         text = Text(f"{row['correct']}/{row['wrong']}/{row['unobserved']}")
         if cell:
-            text.append(f" +{cell['table']['wins']} −{cell['table']['losses']} ")
+            flips = f"+{cell['table']['wins']} −{cell['table']['losses']} "
+            text.append(" " if never_observed(cell) else f" {flips}")
             shown = shown_verdict(cell)
             text.append(GLYPHS[shown], style=STYLES[shown])
         rows.setdefault(key, {})[row["concurrency"]] = text

@@ -13,6 +13,8 @@ from evalharness.verdicts.nll_tail import cases_to_bound
 from evalharness.verdicts.types import AaCheck
 from evalharness.verdicts.wording import p_text
 
+MIN_TAIL_CASES = 2
+
 
 @dataclass(frozen=True, slots=True)
 class NllNeed:
@@ -67,7 +69,9 @@ def _halves(m: MeasuredNll, alpha: float) -> str:
             f"{m.margin.nats_per_token:g} nats)"
         )
     if m.tail is None:
-        return f"{mean}; the tail cannot be judged without an A/A launch; alpha {alpha:g}"
+        few = len(m.table.case_ids) - len(m.unobserved) < MIN_TAIL_CASES
+        lack = "with fewer than two observed cases" if few else "without an A/A launch"
+        return f"{mean}; the tail cannot be judged {lack}; alpha {alpha:g}"
     tail = "the tail is bounded" if m.p_tail <= alpha else "the tail is not bounded"
     return (
         f"{mean}; {tail} (excess over A/A {m.tail.excess:.4g} of tokens, {p_text(m.p_tail)} at "

@@ -18,7 +18,7 @@ WANTED = {
     "sm70": {"control", "hc", "moe", "hc+moe", "fault"},
     "sm70-checks": {
         *("control", "stock", "gdn", "qsa", "prefix"),
-        *("gdn+hcmoe+graphs", "gdn+hcmoe+prefix"),
+        *("gdn+hcmoe+eager", "gdn+hcmoe+prefix"),
     },
     "sm70-tp2": {"control", "hc=on+moe+gdn", "hc=sharded"},
 }

@@ -153,9 +153,10 @@ def test_the_servers_count_is_left_out_where_it_cannot_see_the_answers(tmp_path:
     run = plant_run(tmp_path / "run", Plant(factors=ONE_FACTOR))
     zeros = {"running_samples": [0] * 30}
     change_cells(run, "hc/*/*-c4-*", **zeros, output_tokens=2 * 80)
-    change_cells(run, "aa/*/*-c4-*", **zeros)
+    change_cells(run, "aa/*/*-c*-*", **zeros)  # at C1 counts between two requests read 0
     change_cells(run, "control/*/*-c4-*", running_samples=[4], concurrency_reached=None)
     document = report(run)
+    assert loads(document, "aa")[1]["reached_by"] == ["client"]
     hc, aa, control = (loads(document, arm)[4] for arm in ("hc", "aa", "control"))
     assert hc["reached_by"] == ["client"] and hc["reached_share"] == pytest.approx(0.9775)
     assert aa["reached_by"] == ["client", "server"] and aa["reached_share"] == 0
