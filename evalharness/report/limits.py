@@ -75,8 +75,8 @@ def _noise(judged: Judgement) -> Iterator[str]:
     if judged.plan.aa is not None and judged.plan.replays < 2:
         yield (
             "What varies from launch to launch, alike for all cases (how requests met in batches, "
-            "say), is known from the A/A launch only and is not in the p-values: a verdict close to "
-            "its bound may turn in another run."
+            "say), is known from the A/A launch only and is not in the p-values: a verdict close "
+            "to its bound may turn in another run."
         )
 
 

@@ -31,6 +31,9 @@ from tools.sensitivity.cases import (
     write_manifest,
 )
 from tools.sensitivity.launching import RunFailed
+from tools.sensitivity.page import page
+
+ROOT = Path(__file__).resolve().parents[2]
 
 needs_bfcl = pytest.mark.skipif(
     locate(KNOWN["bfcl"]) is None, reason="BFCL's cases are not here: evalharness data fetch bfcl"
@@ -265,3 +268,12 @@ def test_a_choice_made_on_this_model_is_kept_and_one_on_another_is_not(
 
 def test_a_missing_model_is_a_wrong_command_line(tmp_path: Path) -> None:
     assert main(["--model", str(tmp_path / "none")]) == 2
+
+
+def test_the_committed_page_is_made_of_the_committed_numbers() -> None:
+    results = ROOT / "docs" / "results"
+    found = json.loads((results / "sensitivity.json").read_text(encoding="utf-8"))
+    calibration = json.loads((results / "sensitivity-calibration.json").read_text(encoding="utf-8"))
+    text = (ROOT / "docs" / "sensitivity.md").read_text(encoding="utf-8")
+    assert page(found, calibration) == text
+    assert found["as_expected"] is True
