@@ -41,7 +41,8 @@ def _head(found: Mapping[str, Any]) -> str:
         f"{'seed' if seeds == 1 else 'seeds'} each drew the planned number of cases and ran a "
         "real factorial of four launches on vLLM's CPU build: the control, the control again "
         "(A/A), prefix caching, which harms nothing, and a copy of the model whose weights were "
-        f"quantised until it lost about ten points. In this run {held}. This page and "
+        "quantised to lose about ten points on cases of its own (the seeds' tables say what it "
+        f"lost there). In this run {held}. This page and "
         "[results/sensitivity.json](results/sensitivity.json) are written by the command below."
     )
 
