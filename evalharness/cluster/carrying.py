@@ -14,7 +14,7 @@ import queue
 import shutil
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ from evalharness.factorial.cells import PlannedCell
 from evalharness.factorial.launch_run import LaunchWork, run_launch
 from evalharness.factorial.open_files import require_open_files
 from evalharness.factorial.prompts import PromptBook
+from evalharness.server.node import visible
 from evalharness.server.process import kill_marked
 from evalharness.store import make_directory
 from evalharness.types import Response
@@ -99,7 +100,7 @@ class _Launch:
             folder=scratch / job.spec.folder,
             run_mark=run_mark(job.folder, job.session, job.spec.number),
             placement=placement,
-            gpu_baseline=gpu_cards(job.spec.gpu_baseline or [], placement["gpu_ids"]),
+            gpu_baseline=visible(job.spec.gpu_baseline or [], ",".join(placement["gpu_ids"])),
         )
         self._work = LaunchWork(spec, job.cells, shared.manifest, shared.cases, job.seed)
         self._queue: queue.Queue[Batch | None] = queue.Queue(MAX_WAITING)
@@ -201,8 +202,3 @@ class _Telling:
 
 def _ignore(_response: Response) -> None:
     return None
-
-
-def gpu_cards(cards: Sequence[Mapping[str, Any]], ids: Sequence[str]) -> list[Mapping[str, Any]]:
-    """Return the cards that a launch was given, by index or UUID."""
-    return [card for card in cards if str(card["index"]) in ids or card["uuid"] in ids]

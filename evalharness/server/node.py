@@ -7,7 +7,8 @@ import os
 import shutil
 import socket
 import subprocess
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
 
 from evalharness.errors import ServerError
 
@@ -15,6 +16,7 @@ QUERY_TIMEOUT_S = 30.0
 MEMORY_BACK_MIB = 512
 MEMORY_WAIT_S = 60.0
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+Card = TypeVar("Card", bound=Mapping[str, Any])
 _GPU_FIELDS = ("index", "uuid", "name", "memory.total", "memory.used", "driver_version")
 _APP_FIELDS = ("gpu_uuid", "pid", "process_name", "used_memory")
 
@@ -74,7 +76,7 @@ def node_facts(cards: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def visible(cards: list[dict[str, Any]], devices: str | None) -> list[dict[str, Any]]:
+def visible(cards: Sequence[Card], devices: str | None) -> list[Card]:
     """Return the cards that a process with this CUDA_VISIBLE_DEVICES uses, in its order.
 
     devices: indices or (beginnings of) UUIDs with commas between; None is every card. As CUDA
@@ -83,8 +85,8 @@ def visible(cards: list[dict[str, Any]], devices: str | None) -> list[dict[str, 
     Source: CUDA C++ Programming Guide, environment variables.
     """
     if devices is None:
-        return cards
-    seen: list[dict[str, Any]] = []
+        return list(cards)
+    seen: list[Card] = []
     for entry in (part.strip() for part in devices.split(",")):
         named = [card for card in cards if _names(entry, card)]
         if len(named) != 1:
@@ -93,7 +95,7 @@ def visible(cards: list[dict[str, Any]], devices: str | None) -> list[dict[str, 
     return seen
 
 
-def _names(entry: str, card: dict[str, Any]) -> bool:
+def _names(entry: str, card: Mapping[str, Any]) -> bool:
     if entry.isdigit():
         return bool(int(entry) == card["index"])
     return entry.startswith("GPU-") and str(card["uuid"]).startswith(entry)
