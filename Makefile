@@ -37,7 +37,7 @@ demo: $(VENV)/.demo model
 
 test: $(VENV)/.installed model lint types
 	$(BIN)/evalharness data fetch bfcl
-	EVALHARNESS_DEMO_MODEL=$(MODEL) $(BIN)/python -m pytest --durations=25
+	EVALHARNESS_DEMO_MODEL=$(abspath $(MODEL)) $(BIN)/python -m pytest --durations=25
 
 check: $(VENV)/.installed lint types unit
 

@@ -93,7 +93,10 @@ def test_other_code_is_named_with_its_node() -> None:
     assert "node a" not in said
 
 
-def test_a_node_without_the_model_and_one_with_another_are_named(tmp_path: Path) -> None:
+def test_a_node_without_the_model_and_one_with_another_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # undoes the chdir of `examine`, which is meant for a worker
     for name, text in (("good", "{}"), ("other", "{ }")):
         (tmp_path / name).mkdir()
         (tmp_path / name / "config.json").write_text(text)

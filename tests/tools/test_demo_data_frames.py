@@ -109,5 +109,6 @@ def test_a_refusal_shows_no_function_that_was_asked_for() -> None:
     assert refused == 200
     rows = [tools.example(rng) for _ in range(4000)]
     share = sum(row["messages"][-1]["content"] in REFUSALS for row in rows) / len(rows)
-    # Enough to learn to refuse, too few to refuse whatever is worded differently.
-    assert 0.07 < share < 0.13, share
+    # One of seven: with one of ten a call was made where none fits more often than the card's goal
+    # allows; far above it, whatever is worded differently would be refused.
+    assert share == pytest.approx(1 / 7, abs=0.02)
