@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from evalharness.arms.parallel import processes_of
 from evalharness.errors import PlanError
 from evalharness.pairing import (
     nll_label,
@@ -160,13 +161,14 @@ def plan_facts(runs: Sequence[Run], asked: Asked, changed: tuple[str, ...]) -> P
 def _unserved(runs: Sequence[Run]) -> Iterator[tuple[str, str]]:
     """Yield (arm, sentence) for each launch with cells whose flags' kernel routes did not run."""
     for run in runs:
-        env = {arm["name"]: arm["env"] for arm in run.plan["arms"]}
+        arms = {arm["name"]: arm for arm in run.plan["arms"]}
         used = {(cell.key.arm, cell.launch) for cell in run.cells.values()}
         for server in run.servers:
-            arm, launch = server["arm"], server["launch"]
-            if (arm, launch) in used and arm in env:
-                for text in uncovered(env[arm], server["route_hits"]):
-                    yield arm, f"launch {launch}: {text}"
+            name, launch = server["arm"], server["launch"]
+            if (name, launch) in used and (arm := arms.get(name)):
+                processes = processes_of(arm["argv"])
+                for text in uncovered(arm["env"], server["route_hits"], processes):
+                    yield name, f"launch {launch}: {text}"
 
 
 def _margins(declared: Mapping[str, Any]) -> dict[str, MarginValue]:

@@ -13,10 +13,13 @@ Record = Mapping[str, Any]
 KERNEL_FLAGS = "VLLM_SM70_"
 
 
-def uncovered(levels_env: Mapping[str, str], records: Sequence[Record]) -> list[str]:
+def uncovered(
+    levels_env: Mapping[str, str], records: Sequence[Record], processes: int
+) -> list[str]:
     """Return what is missing, one sentence each; empty where every asked route ran.
 
     levels_env: the environment that the arm's levels set. records: the launch's route-hit files.
+    processes: how many serve the arm (the product of its parallel sizes); each must have reported.
     A variable counts as a flag where it has the kernels' prefix or a record lists it.
     """
     asked = {name for name, value in levels_env.items() if value == "1"}
@@ -25,7 +28,13 @@ def uncovered(levels_env: Mapping[str, str], records: Sequence[Record]) -> list[
     if not records:
         silent = "was asked for, but no process reported route hits"
         return [f"{name}=1 {silent}" for name in sorted(flags)]
-    return [text for record in records for text in _missing(record, flags)]
+    missing = [text for record in records for text in _missing(record, flags)]
+    if flags and len(records) < processes:
+        ranks = ", ".join(str(rank) for rank in sorted(record["rank"] for record in records))
+        missing.append(
+            f"{processes} processes serve the arm, only rank {ranks} reported route hits"
+        )
+    return missing
 
 
 def _missing(record: Record, asked: set[str]) -> Iterator[str]:

@@ -55,7 +55,7 @@ ALLOWED: dict[str, set[str]] = {
     "runs": {*BASE, "checked_json", "stored_cell", "stored_rows"},
     "pairing": {*BASE, "runs", "stored_rows", "verdicts"},
     "route_coverage": {*BASE, "runs", "verdicts"},
-    "noninferiority": {*BASE, "pairing", "route_coverage", "runs", "verdicts", "speed"},
+    "noninferiority": {*BASE, "arms", "pairing", "route_coverage", "runs", "verdicts", "speed"},
     "growing": {*BASE, "noninferiority", "pairing", "runs", "verdicts"},
     "report": {
         *BASE, "chat", "nll", "speed", "stats", "trace",

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from evalharness.arms import ArmsFile
+from evalharness.arms.parallel import processes_of
 from evalharness.cluster.placing import room
 from evalharness.cluster.values import Node
 from evalharness.errors import HarnessError
-from evalharness.types import Arm
-
-# vLLM's sizes whose product is the number of GPUs of one server.
-SIZES = {
-    "--tensor-parallel-size": "tp",
-    "-tp": "tp",
-    "--pipeline-parallel-size": "pp",
-    "-pp": "pp",
-    "--data-parallel-size": "dp",
-    "-dp": "dp",
-}
 
 
 def refuse_endpoints(file: ArmsFile) -> None:
@@ -73,26 +62,15 @@ def whole_demand(demand: Mapping[str, float]) -> dict[str, float]:
 def refuse_too_few_gpus(file: ArmsFile, demand: Mapping[str, float]) -> None:
     """Raise HarnessError where an arm's own arguments want more GPUs than a launch gets."""
     given = demand.get("GPU", 0)
-    short = [(arm.name, count) for arm in file.arms if (count := gpus_wanted(arm)) > max(given, 1)]
+    short = [
+        (arm.name, count) for arm in file.arms if (count := processes_of(arm.argv)) > max(given, 1)
+    ]
     if short and given:
         name, count = short[0]
         raise HarnessError(
             f"{file.name}: arm {name} is parallel over {count} GPUs, --resources asks for "
             f"GPU={given:g}; give --resources GPU={count}"
         )
-
-
-def gpus_wanted(arm: Arm) -> int:
-    """Return the product of an arm's parallel sizes: the GPUs that its server uses."""
-    return math.prod(dict(_sizes(arm.argv)).values())
-
-
-def _sizes(argv: Sequence[str]) -> Iterator[tuple[str, int]]:
-    for index, argument in enumerate(argv):
-        name, equals, value = argument.partition("=")
-        value = value if equals else next(iter(argv[index + 1 :]), "")
-        if name in SIZES and value.isdigit():
-            yield SIZES[name], int(value)
 
 
 def refuse_other_code(found: Mapping[str, Mapping[str, str]], own: Mapping[str, str]) -> None:

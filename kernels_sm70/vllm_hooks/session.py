@@ -71,12 +71,17 @@ class Session:
         )
         yield Patch("lifecycle", warmed, self._wrap(self.after_warmup))
 
-    @staticmethod
-    def _wrap(then: Callable[[Any], None]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def _wrap(
+        self, then: Callable[[Any], None]
+    ) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+        """Wrap a worker's method: refuse a second plugin before it runs, call `then` after it."""
+
         def make(original: Callable[..., Any]) -> Callable[..., Any]:
-            def wrapped(self: Any, *args: Any, **kwargs: Any) -> Any:
-                result = original(self, *args, **kwargs)
-                then(self)
+            def wrapped(worker: Any, *args: Any, **kwargs: Any) -> Any:
+                # All plugins are loaded by now; this is the last moment before the weights.
+                self.patch_set.check_intact()
+                result = original(worker, *args, **kwargs)
+                then(worker)
                 return result
 
             return wrapped

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from evalharness.arms import ArmFacts, parse_arms
+from evalharness.arms.parallel import processes_of
 from evalharness.cluster.checks import (
-    gpus_wanted,
     refuse_endpoints,
     refuse_other_code,
     usable_nodes,
@@ -52,8 +52,8 @@ def node(name: str, **resources: float) -> Node:
         ("-tp, '2', -tp, '4'", 4),
     ],
 )
-def test_gpus_of_an_arm(args: str, expected: int, tmp_path: Path) -> None:
-    assert gpus_wanted(arms(tmp_path, args).arms[0]) == expected
+def test_processes_of_an_arm(args: str, expected: int, tmp_path: Path) -> None:
+    assert processes_of(arms(tmp_path, args).arms[0].argv) == expected
 
 
 def test_nodes_that_cannot_hold_a_launch_are_left_out_or_refused_by_name(tmp_path: Path) -> None:

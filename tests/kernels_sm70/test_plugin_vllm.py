@@ -180,6 +180,20 @@ def test_another_vllm_is_refused(monkeypatch: pytest.MonkeyPatch, register: Any)
         register(GDN)
 
 
+def test_a_plugin_that_came_later_is_refused_before_the_weights_load(
+    monkeypatch: pytest.MonkeyPatch, register: Any
+) -> None:
+    register(HC)
+    module, owner, attribute = TARGETS[0]
+    hooked = getattr(importlib.import_module(module), owner)
+    worker = importlib.import_module(TARGETS[4][0]).Worker
+    loading = SimpleNamespace()  # the first thing vLLM's own method does with it would raise
+    with monkeypatch.context() as later:
+        later.setattr(hooked, attribute, lambda self: 0)
+        with pytest.raises(PluginError, match=r"replaced again after this plugin.*Load one"):
+            worker.load_model(loading, load_dummy_weights=False)
+
+
 def test_a_missing_hook_is_refused_and_nothing_replaced(
     monkeypatch: pytest.MonkeyPatch, register: Any
 ) -> None:
