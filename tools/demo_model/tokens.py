@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
@@ -83,7 +82,7 @@ def tokenize_chunk(job: tuple[str, str, int, int, int]) -> tuple[Rows, str]:
     answers: list[str] = []
     for index in range(start, stop):
         row = mixture.row(Random(f"{seed}:{index}"))
-        digest.update(json.dumps(row, ensure_ascii=True).encode() + b"\n")
+        digest.update(mixture.line(row))
         texts.append(
             tokenizer.apply_chat_template(
                 row["messages"][:-1],
@@ -103,19 +102,18 @@ def tokenize_chunk(job: tuple[str, str, int, int, int]) -> tuple[Rows, str]:
 
 def make_tokens(path: Path, template: Path, seed: int, count: int) -> tuple[Rows, str]:
     """Return `count` tokenised rows (less the too long ones) and the data's digest."""
-    step = 2000
     jobs = [
-        (str(path), str(template), seed, start, min(start + step, count))
-        for start in range(0, count, step)
+        (str(path), str(template), seed, start, min(start + mixture.CHUNK, count))
+        for start in range(0, count, mixture.CHUNK)
     ]
     parts: list[Rows] = []
-    digest = hashlib.sha256()
+    digests: list[str] = []
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes are the parallelism
     with ProcessPoolExecutor(max_workers=max(1, (os.cpu_count() or 2) - 1)) as pool:
         for rows, part in pool.map(tokenize_chunk, jobs):
             parts.append(rows)
-            digest.update(part.encode())
-    return Rows.joined(parts), digest.hexdigest()
+            digests.append(part)
+    return Rows.joined(parts), mixture.digest(digests)
 
 
 def batches(rows: Rows, tokens_per_batch: int, rng: Random) -> Iterator[list[int]]:

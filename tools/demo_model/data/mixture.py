@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from random import Random
 from typing import Any
 
@@ -24,6 +24,9 @@ PROBLEM_ASKS: tuple[str, ...] = (
     "{question}\nEnd with #### and the number.",
     "Solve step by step and finish with '#### answer'.\n\n{question}",
 )
+
+# Rows that are made, and digested, at a time.
+CHUNK = 2000
 
 
 def row(rng: Random) -> dict[str, Any]:
@@ -58,9 +61,11 @@ def rows(seed: int, count: int) -> Iterator[dict[str, Any]]:
         yield row(Random(f"{seed}:{index}"))
 
 
-def digest(seed: int, count: int) -> str:
-    """Return the SHA-256 over the rows' JSON lines."""
-    total = hashlib.sha256()
-    for item in rows(seed, count):
-        total.update(json.dumps(item, ensure_ascii=True).encode() + b"\n")
-    return total.hexdigest()
+def line(item: dict[str, Any]) -> bytes:
+    """Return a row as the digest reads it: one JSON line."""
+    return json.dumps(item, ensure_ascii=True).encode() + b"\n"
+
+
+def digest(chunks: Iterable[str]) -> str:
+    """Return what names the data: SHA-256 over the digests of its chunks of CHUNK rows, in order."""
+    return hashlib.sha256("".join(chunks).encode()).hexdigest()
