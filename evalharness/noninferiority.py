@@ -162,13 +162,18 @@ def _unserved(runs: Sequence[Run]) -> Iterator[tuple[str, str]]:
     """Yield (arm, sentence) for each launch with cells whose flags' kernel routes did not run."""
     for run in runs:
         arms = {arm["name"]: arm for arm in run.plan["arms"]}
+        servers = {(server["arm"], server["launch"]): server for server in run.servers}
         used = {(cell.key.arm, cell.launch) for cell in run.cells.values()}
-        for server in run.servers:
-            name, launch = server["arm"], server["launch"]
-            if (name, launch) in used and (arm := arms.get(name)):
-                processes = processes_of(arm["argv"])
-                for text in uncovered(arm["env"], server["route_hits"], processes):
-                    yield name, f"launch {launch}: {text}"
+        for name, launch in sorted(used):
+            arm = arms.get(name)
+            if arm is None:
+                continue
+            server = servers.get((name, launch))
+            if server is None:
+                yield name, f"launch {launch}: no server.json says what served it"
+                continue
+            for text in uncovered(arm["env"], server["route_hits"], processes_of(arm["argv"])):
+                yield name, f"launch {launch}: {text}"
 
 
 def _margins(declared: Mapping[str, Any]) -> dict[str, MarginValue]:

@@ -53,6 +53,6 @@ def test_a_rank_that_reported_nothing() -> None:
     """Of two ranks one is there and complete; its silence about the other is not coverage."""
     ranks = [record(0, hyper_connection=5, moe_grouped=1)]
     assert uncovered({HC: "1"}, ranks, 2) == [
-        "2 processes serve the arm, route hits came from rank 0 only"
+        "2 processes serve the arm, only rank 0 reported route hits"
     ]
     assert uncovered({HC: "0"}, ranks, 2) == []

@@ -14,6 +14,7 @@ SIZES = {
     "--data-parallel-size": "dp",
     "-dp": "dp",
 }
+MAX_DIGITS = 6
 
 
 def processes_of(argv: Sequence[str]) -> int:
@@ -25,5 +26,6 @@ def _sizes(argv: Sequence[str]) -> Iterator[tuple[str, int]]:
     for index, argument in enumerate(argv):
         name, equals, value = argument.partition("=")
         value = value if equals else next(iter(argv[index + 1 :]), "")
-        if name in SIZES and value.isdigit():
-            yield SIZES[name], int(value)
+        size = SIZES.get(name.replace("_", "-"))  # vLLM takes either
+        if size and value.isdecimal() and len(value) <= MAX_DIGITS:
+            yield size, int(value)

@@ -25,6 +25,7 @@ PASSED_THROUGH = (
     "HF_HUB_OFFLINE",
     "HF_TOKEN",
     "CUDA_VISIBLE_DEVICES",
+    "CUDA_DEVICE_ORDER",
     "CUDA_HOME",
     "CUDA_PATH",
     "NVIDIA_VISIBLE_DEVICES",
@@ -50,6 +51,8 @@ def server_environment(
     )
     env.update(dict(arm.env))
     env.setdefault("VLLM_PLUGINS", "")
+    # CUDA's own default is the fastest card first; an index must mean the card that was waited for.
+    env.setdefault("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
     # By default the server closes a connection 5 s after its last reply. Its event loop looks
     # at that timer before it looks at the socket, so after a stall (a busy host, a long prompt)
     # it closes connections whose next request has already arrived: requests lost to no kernel.

@@ -16,6 +16,7 @@ QUERY_TIMEOUT_S = 30.0
 MEMORY_BACK_MIB = 512
 MEMORY_WAIT_S = 60.0
 VISIBLE = "CUDA_VISIBLE_DEVICES"
+MAX_INDEX_DIGITS = 4
 Card = TypeVar("Card", bound=Mapping[str, Any])
 _GPU_FIELDS = ("index", "uuid", "name", "memory.total", "memory.used", "driver_version")
 _APP_FIELDS = ("gpu_uuid", "pid", "process_name", "used_memory")
@@ -25,7 +26,8 @@ def _query(kind: str, fields: tuple[str, ...]) -> list[dict[str, str]]:
     done = subprocess.run(
         ["nvidia-smi", f"--query-{kind}={','.join(fields)}", "--format=csv,noheader,nounits"],
         capture_output=True,
-        text=True,
+        encoding="utf-8",
+        errors="replace",
         timeout=QUERY_TIMEOUT_S,
         check=True,
     )
@@ -43,11 +45,11 @@ def gpus() -> list[dict[str, Any]]:
         return []  # a driver without devices answers with an error: there is no GPU to use
     return [
         {
-            "index": int(card["index"]),
+            "index": place if (index := _number(card["index"])) is None else index,
             "uuid": card["uuid"],
             "name": card["name"],
-            "memory_total_mib": _mib(card["memory.total"]),
-            "memory_used_mib": _mib(card["memory.used"]),
+            "memory_total_mib": _number(card["memory.total"]),
+            "memory_used_mib": _number(card["memory.used"]),
             "driver": card["driver_version"],
             "processes": [
                 {"pid": app["pid"], "name": app["process_name"], "memory_mib": app["used_memory"]}
@@ -55,12 +57,13 @@ def gpus() -> list[dict[str, Any]]:
                 if app["gpu_uuid"] == card["uuid"]
             ],
         }
-        for card in cards
+        for place, card in enumerate(cards)
     ]
 
 
-def _mib(text: str) -> int | None:
-    return int(text) if text.strip().isdigit() else None
+def _number(text: str) -> int | None:
+    """Return what nvidia-smi printed, None where it prints `[N/A]`."""
+    return int(text) if text.strip().isdecimal() else None
 
 
 def node_facts(cards: list[dict[str, Any]]) -> dict[str, Any]:
@@ -80,8 +83,9 @@ def visible(cards: Sequence[Card], devices: str | None) -> list[Card]:
     """Return the cards that a process with this CUDA_VISIBLE_DEVICES uses, in its order.
 
     devices: indices or (beginnings of) UUIDs with commas between; None is every card. As CUDA
-    does, an entry that names no card hides itself and all after it. Indices are taken in
-    nvidia-smi's order, which is CUDA's where a host's cards are alike.
+    does, an entry that names no card hides itself and all after it, and a card named twice hides
+    all. Indices are nvidia-smi's, which a server's CUDA_DEVICE_ORDER makes CUDA's. A part of a card
+    (MIG-...) is no card that can be waited for.
     Source: CUDA C++ Programming Guide, environment variables.
     """
     if devices is None:
@@ -91,12 +95,14 @@ def visible(cards: Sequence[Card], devices: str | None) -> list[Card]:
         named = [card for card in cards if _names(entry, card)]
         if len(named) != 1:
             break
+        if named[0] in seen:
+            return []
         seen += named
     return seen
 
 
 def _names(entry: str, card: Mapping[str, Any]) -> bool:
-    if entry.isdigit():
+    if entry.isdecimal() and len(entry) <= MAX_INDEX_DIGITS:
         return bool(int(entry) == card["index"])
     return entry.startswith("GPU-") and str(card["uuid"]).startswith(entry)
 

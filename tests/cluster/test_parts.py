@@ -50,6 +50,8 @@ def node(name: str, **resources: float) -> Node:
         ("--tensor-parallel-size, '4'", 4),
         ("--tensor-parallel-size=2, -pp, '2', -dp=2", 8),
         ("-tp, '2', -tp, '4'", 4),
+        ("--tensor_parallel_size, '2', --pipeline_parallel_size=2", 4),
+        ("-tp, '²', -pp, ''", 1),
     ],
 )
 def test_processes_of_an_arm(args: str, expected: int, tmp_path: Path) -> None:

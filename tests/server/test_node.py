@@ -58,12 +58,27 @@ def indices(devices: str | None) -> list[int]:
         ("GPU-aa22,0", [1, 0]),
         ("0,7,1", [0]),  # what CUDA cannot name hides the rest
         ("GPU-aa", []),  # names two
+        ("0,0", []),
+        ("0,GPU-aa11", []),
+        ("²", []),
+        ("9" * 5000, []),
+        ("MIG-aa11", []),
         ("-1", []),
         ("NoDevFiles", []),
     ],
 )
 def test_visible_cards(devices: str | None, wanted: list[int]) -> None:
     assert indices(devices) == wanted
+
+
+def test_a_card_without_an_index_and_a_name_that_is_not_utf8(smi: Path) -> None:
+    script = Path(smi.parent / "bin" / "nvidia-smi")
+    script.write_text(
+        '#!/bin/sh\ncase "$*" in *compute-apps*) exit 0 ;; esac\n'
+        "printf '[N/A], GPU-aaaa, H\\377, [N/A], [N/A], 580.1\\n'\n"
+    )
+    (card,) = gpus()
+    assert (card["index"], card["uuid"], card["memory_used_mib"]) == (0, "GPU-aaaa", None)
 
 
 async def test_a_neighbours_memory_is_not_waited_for(smi: Path) -> None:

@@ -29,7 +29,9 @@ def test_another_arms_route_is_its_own_business() -> None:
     assert judge(plan(unserved=(("moe", SENTENCE),)), tables).arms[0].verdict == "admitted"
 
 
-def run(routes: list[dict[str, Any]], *, used: bool = True) -> Run:
+def run(
+    routes: list[dict[str, Any]], *, used: bool = True, served: bool = True, argv: Any = ()
+) -> Run:
     record = {
         "rank": 0,
         "flags": {HC: True},
@@ -37,15 +39,16 @@ def run(routes: list[dict[str, Any]], *, used: bool = True) -> Run:
         "routes": routes,
     }
     arms = [
-        {"name": "control", "env": {"VLLM_PLUGINS": "kernels_sm70"}},
-        {"name": "hc", "env": {HC: "1", "VLLM_PLUGINS": "kernels_sm70"}},
+        {"name": "control", "argv": [], "env": {"VLLM_PLUGINS": "kernels_sm70"}},
+        {"name": "hc", "argv": argv, "env": {HC: "1", "VLLM_PLUGINS": "kernels_sm70"}},
     ]
-    servers = [
+    servers: list[dict[str, Any]] = [
         {"arm": "control", "launch": 1, "route_hits": []},
         {"arm": "hc", "launch": 2, "route_hits": [record]},
     ]
     cell = SimpleNamespace(key=SimpleNamespace(arm="hc"), launch=2)
     cells = {"one": cell} if used else {}
+    servers = servers if served else servers[:1]
     return cast(Run, SimpleNamespace(plan={"arms": arms}, servers=servers, cells=cells))
 
 
@@ -55,3 +58,16 @@ def test_what_the_servers_left_is_read() -> None:
     assert list(_unserved([run([])])) == [("hc", SENTENCE)]
     # A launch that no cell came from says nothing about the arm.
     assert list(_unserved([run([], used=False)])) == []
+
+
+def test_a_launch_without_its_servers_record_proves_nothing() -> None:
+    hit = [{"route": "hyper_connection", "m": 4, "hits": 3}]
+    ((arm, text),) = _unserved([run(hit, served=False)])
+    assert arm == "hc" and text.startswith("launch 2: no server.json says what served it")
+
+
+def test_both_ranks_of_two_must_have_reported() -> None:
+    hit = [{"route": "hyper_connection", "m": 4, "hits": 3}]
+    for argv in (("-tp", "2"), ("--tensor_parallel_size=2",)):
+        ((arm, text),) = _unserved([run(hit, argv=argv)])
+        assert arm == "hc" and "only rank 0 reported route hits" in text
