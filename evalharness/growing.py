@@ -125,15 +125,17 @@ def _arms(
         verdict: Verdict = "admitted"
         if not plan.declared or plan.changed:
             verdict = "exploratory"
-        elif adjusted[arm] > plan.alpha or plan.nll_margins or noise or arm in unserved:
+        elif arm in unserved:
+            verdict = "incomplete"
+        elif adjusted[arm] > plan.alpha or plan.nll_margins or noise:
             verdict = "undecided"
         rows.append(
             {
                 "name": arm,
                 "verdict": verdict,
-                "reason": noise[0]
-                if noise
-                else _reason(plan, own=own, waiting=waiting, adjusted=adjusted[arm]),
+                "reason": unserved.get(arm)
+                or next(iter(noise), "")
+                or _reason(plan, own=own, waiting=waiting, adjusted=adjusted[arm]),
                 "p": p,
                 "p_adjusted": adjusted[arm],
             }
@@ -164,7 +166,7 @@ def _reason(
 
 
 def _headline(arms: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    order: tuple[Verdict, ...] = ("undecided", "exploratory", "admitted")
+    order: tuple[Verdict, ...] = ("incomplete", "undecided", "exploratory", "admitted")
     groups = {v: [arm["name"] for arm in arms if arm["verdict"] == v] for v in order}
     parts = [f"{verdict}: {', '.join(names)}" for verdict, names in groups.items() if names]
     return {

@@ -29,7 +29,12 @@ Row = Mapping[str, Any]
 
 
 def never_observed(cell: Row) -> bool:
-    """Whether one side of a suite's contrast has no observed case: it was never run."""
+    """Whether one side of a contrast has no observed case: it was never run.
+
+    A verdict of harm rests on what was seen, if only on answers without any log-probability.
+    """
+    if cell["verdict"] == "harm shown":
+        return False
     if "table" not in cell:
         return cell["summary"] is None
     cases = sum(cell["table"].values())

@@ -29,6 +29,7 @@ from evalharness.report.filters import (
     nats,
     nats_span,
     needed,
+    never_observed,
     noise_span,
     p_value,
     points,
@@ -163,10 +164,11 @@ def nll_chips(document: Row, *, arm: str, mode: str) -> Iterator[dict[str, Any]]
         if row["mode"] != mode or (row["table"] if noise else row["arm"] != arm):
             continue
         summary = row["nll"] if noise else row["summary"]
+        nothing = "unobserved" if noise or never_observed(row) else "no mean"
         yield {
             "concurrency": row["concurrency"],
             "verdict": None if noise else shown_verdict(row),
-            "text": f"{nats(summary['estimate'])} nats" if summary else "unobserved",
+            "text": f"{nats(summary['estimate'])} nats" if summary else nothing,
             "flips": f"tail {100 * summary['tail_share']:.2g}%" if summary else "",
             "words": f"C{row['concurrency']}: {row['reason']}",
         }

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from evalharness.report.filters import NONE, largest, p_value, shown_verdict
+from evalharness.report.filters import NONE, largest, never_observed, p_value, shown_verdict
 from evalharness.report.md_text import badge, code, plain, table
+from evalharness.verdicts.nll_measured import MIN_CASES
 
 Row = Mapping[str, Any]
 
@@ -49,15 +50,21 @@ def _percent(summary: Row) -> str:
 def _halves(cell: Row) -> list[str]:
     """Return mean, share moved, excess over A/A, and p of any change."""
     summary, judged = cell["summary"], cell["margin"] is not None
-    if not summary:
-        return [NONE, NONE, NONE, NONE]
-    mean = f"{summary['estimate']:+.3g}" + (f" ({p_value(cell['p_mean'])})" if judged else "")
-    moved = f"{summary['tail_nats']:g}: {_percent(summary)}"
-    if not judged or cell["tail_excess"] is None:
+    mean = moved = more = NONE
+    if summary:
+        mean = f"{summary['estimate']:+.3g}" + (f" ({_p_mean(cell)})" if judged else "")
+        moved = f"{summary['tail_nats']:g}: {_percent(summary)}"
+    if not judged or never_observed(cell):
         return [mean, moved, NONE, NONE]
-    excess, upper = 100 * cell["tail_excess"], 100 * cell["tail_upper"]
-    more = f"{excess:+.3g} points ({upper:.3g}; {p_value(cell['p_tail'])})"
+    if cell["tail_excess"] is not None:
+        excess, upper = 100 * cell["tail_excess"], 100 * cell["tail_upper"]
+        more = f"{excess:+.3g} points ({upper:.3g}; {p_value(cell['p_tail'])})"
     return [mean, moved, more, p_value(cell["p_harm_adjusted"])]
+
+
+def _p_mean(cell: Row) -> str:
+    tested = cell["summary"]["cases"] >= MIN_CASES
+    return p_value(cell["p_mean"]) if tested else f"not tested: under {MIN_CASES} cases"
 
 
 def _largest(summary: Row) -> str:
@@ -88,4 +95,4 @@ def text_lines(document: Row) -> list[str]:
 
 
 def _of(pair: tuple[int, int] | None) -> str:
-    return f"{pair[0]} of {pair[1]}" if pair else NONE
+    return f"{pair[0]} of {pair[1]}" if pair and pair[1] else NONE

@@ -76,7 +76,7 @@ def _routes(document: Row) -> Iterator[str]:
     for (arm, route), by_kind in seen.items():
         parts = (
             f"{sum(row['hits'] for row in rows):,} {'hits' if kind == 'hit' else kind} at M "
-            f"{', '.join(rows_m(row['m']) for row in rows)}"
+            f"{', '.join(_each(rows_m(row['m']) for row in rows))}"
             for kind, rows in sorted(by_kind.items(), key=lambda item: item[0] != "hit")
         )
         yield f"route {code(route)} in {plain(arm)}: {plain('; '.join(parts))}"

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from evalharness.cli.main import main
-from tests.report.plant import BFCL, NLL, Plant, SuiteSpec, even, paired, plant_run
+from tests.report.plant import BFCL, NLL, Plant, SuiteSpec, even, paired, plant_run, write_sums
 
 SCHEMA = json.loads((files("evalharness") / "formats" / "growing.schema.json").read_text())
 ONE_FACTOR = {"hc": ("off", "on")}
@@ -82,6 +82,21 @@ def test_an_undeclared_plan_is_exploratory(tmp_path: Path) -> None:
     code, document = judge(batches(tmp_path, 4, declared=False))
     assert code == 10
     assert document["arms"][0]["verdict"] == "exploratory"
+
+
+def test_a_route_that_never_ran_is_incomplete_here_too(tmp_path: Path) -> None:
+    paths = batches(tmp_path, 6, margins={"bfcl": 0.05})
+    last = Path(paths[-1])
+    plan = json.loads((last / "plan.json").read_text())
+    plan["arms"][1]["env"]["VLLM_SM70_HC"] = "1"
+    (last / "plan.json").write_text(json.dumps(plan))
+    for path in last.glob("arms/hc/*/server.json"):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"route_hits": []}))
+    write_sums(last)
+    code, document = judge(paths[-1:])
+    (arm,) = document["arms"]
+    assert (code, arm["verdict"]) == (12, "incomplete")
+    assert "VLLM_SM70_HC=1 was asked for, but no process reported route hits" in arm["reason"]
 
 
 def test_a_log_probability_gate_keeps_an_arm_undecided(tmp_path: Path) -> None:

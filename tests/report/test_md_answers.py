@@ -11,6 +11,7 @@ import pytest
 from evalharness.noninferiority import Asked
 from evalharness.report import report_document
 from evalharness.report.filters import rows_m
+from evalharness.report.html import nll_chips
 from evalharness.report.markdown import render_markdown
 from evalharness.types import CellKey
 from tests.report.plant import BFCL, Plant, SuiteSpec, flat_logprobs, plant_run, write_sums
@@ -29,14 +30,13 @@ def one_token_moves(key: CellKey, index: int) -> list[float | None]:
 
 
 def planted(folder: Path, **more: Any) -> Path:
-    plant = Plant(
-        suites=(BFCL, JUDGED),
-        factors={"hc": ("off", "on")},
-        concurrency=(1, 4),
-        logprobs=one_token_moves,
-        **more,
-    )
-    return plant_run(folder / "run", plant)
+    facts: dict[str, Any] = {
+        "suites": (BFCL, JUDGED),
+        "factors": {"hc": ("off", "on")},
+        "concurrency": (1, 4),
+        "logprobs": one_token_moves,
+    }
+    return plant_run(folder / "run", Plant(**(facts | more)))
 
 
 def rows(text: str, start: str) -> list[list[str]]:
@@ -92,3 +92,35 @@ def test_an_arm_never_run_has_no_numbers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("m", "shown"), [(1, "1"), (64, "64"), (65, ">64")])
 def test_rows_above_the_counters_reach_are_no_number(m: int, shown: str) -> None:
     assert rows_m(m) == shown
+
+
+def nothing_said(key: CellKey, index: int) -> list[float | None]:
+    """The arm's answers carry no log-probability at all."""
+    return [None] * 16 if key.arm == "hc" else flat_logprobs(key, index)
+
+
+def lower(key: CellKey, index: int) -> list[float | None]:
+    """Every token of the arm is 0.3 nats less likely."""
+    return [v and v - 0.3 * (key.arm == "hc") for v in flat_logprobs(key, index)]
+
+
+def test_harm_without_any_mean_is_not_shown_as_never_run(tmp_path: Path) -> None:
+    run = planted(tmp_path, margins={"nll.decode": MARGIN}, logprobs=nothing_said)
+    document = report_document([run], Asked())
+    for row in rows(render_markdown(document), "| hc | decode C"):
+        assert row[2] == "**✗ harm shown**" and row[3] == "–"
+        assert row[5].startswith("+100 points (") and row[6] == "<.0001"
+    assert {chip["text"] for chip in nll_chips(document, arm="hc", mode="decode")} == {"no mean"}
+
+
+def test_harm_without_an_aa_launch_says_what_shows_it(tmp_path: Path) -> None:
+    text = markdown(planted(tmp_path, aa=False, margins={"nll.decode": MARGIN}, logprobs=lower))
+    for row in rows(text, "| hc | decode C"):
+        assert row[2] == "**✗ harm shown**" and row[5:7] == ["–", "<.0001"]
+
+
+def test_a_mean_of_too_few_cases_has_no_p(tmp_path: Path) -> None:
+    few = (BFCL, SuiteSpec("nll", "decode", 30, "nll", "raw/1"))
+    text = markdown(planted(tmp_path, margins={"nll.decode": MARGIN}, suites=few))
+    for row in rows(text, "| hc | decode C"):
+        assert row[3].endswith("(not tested: under 60 cases)")
