@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict
+from itertools import product
 from typing import Any
 
 from evalharness.noninferiority import Judgement
@@ -13,6 +14,7 @@ from evalharness.pairing import (
     nll_label,
     slots,
     speed_modes,
+    speed_repeats,
     suite_modes,
 )
 from evalharness.report.texts import divergence, texts_of
@@ -44,31 +46,31 @@ def count_rows(judged: Judgement) -> Iterator[dict[str, Any]]:
 def never_run_rows(run: Run) -> Iterator[dict[str, Any]]:
     """Planned cells of which the run has no record at all."""
     plan = run.plan
-    verdicts, nll = suite_modes(plan, nll=False), suite_modes(plan, nll=True)
-    for arm in arm_names(plan):
-        for suite, mode in (*verdicts, *nll, *speed_modes(plan)):
-            for concurrency in plan["concurrency"]:
-                where = (arm, suite, mode, concurrency)
-                found = {
-                    key.shard.number
-                    for key in run.cells
-                    if (key.arm, key.suite, key.mode, key.concurrency) == where
+    replays, repeats = range(plan["replays"]), range(speed_repeats(plan))
+    judged = (*suite_modes(plan, nll=False), *suite_modes(plan, nll=True))
+    asked = [(*pair, replays) for pair in judged] + [(*p, repeats) for p in speed_modes(plan)]
+    found: dict[tuple[str, str, str, int, int], set[int]] = {}
+    for key in run.cells:
+        place = (key.arm, key.suite, key.mode, key.concurrency, key.replicate)
+        found.setdefault(place, set()).add(key.shard.number)
+    for arm, (suite, mode, rounds) in product(arm_names(plan), asked):
+        for concurrency, replicate in product(plan["concurrency"], rounds):
+            where = (arm, suite, mode, concurrency)
+            for what, rows in _unrecorded(plan, where, found.get((*where, replicate), set())):
+                yield {
+                    "arm": arm,
+                    "suite": suite,
+                    "mode": mode,
+                    "concurrency": concurrency,
+                    "replicate": replicate if len(rounds) > 1 else None,
+                    "launch": None,
+                    "state": "missing",
+                    "reason": f"the run has no record of {what}",
+                    "rows": 0,
+                    "expected_rows": rows,
+                    "file": None,
+                    "became": "never asked: its cases are unobserved",
                 }
-                for what, rows in _unrecorded(plan, where, found):
-                    yield {
-                        "arm": arm,
-                        "suite": suite,
-                        "mode": mode,
-                        "concurrency": concurrency,
-                        "replicate": None,
-                        "launch": None,
-                        "state": "missing",
-                        "reason": f"the run has no record of {what}",
-                        "rows": 0,
-                        "expected_rows": rows,
-                        "file": None,
-                        "became": "never asked: its cases are unobserved",
-                    }
 
 
 def _unrecorded(

@@ -124,3 +124,15 @@ def test_a_mean_of_too_few_cases_has_no_p(tmp_path: Path) -> None:
     text = markdown(planted(tmp_path, margins={"nll.decode": MARGIN}, suites=few))
     for row in rows(text, "| hc | decode C"):
         assert row[3].endswith("(not tested: under 60 cases)")
+
+
+def test_a_replay_never_run_is_named(tmp_path: Path) -> None:
+    run = planted(tmp_path, margins={"bfcl": 0.1}, replays=2)
+    lost = next(run.glob("responses/hc/*/bfcl.tools-c4-r1.cell.json"))
+    for path in (lost, lost.with_name("bfcl.tools-c4-r1.jsonl")):
+        path.unlink()
+    for path in run.glob("scores/*/hc/*/bfcl.tools-c4-r1.jsonl"):
+        path.unlink()
+    write_sums(run)
+    (row,) = report_document([run], Asked())["stopped"]
+    assert (row["arm"], row["concurrency"], row["replicate"]) == ("hc", 4, 1)
