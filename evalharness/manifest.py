@@ -5,6 +5,7 @@ A manifest holds ids and digests, never the data. Format: formats/manifest.schem
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
@@ -231,13 +232,20 @@ def freeze_into(run_dir: Path, manifest: Manifest, cases: Mapping[str, Sequence[
         path.parent.mkdir(parents=True, exist_ok=True)
         data = text.encode("utf-8")
         if path.exists():
-            if path.read_bytes() != data:
+            if _stored_bytes(path) != data:
                 raise StoreError(
                     f"{path}: differs from the manifest given now; a run keeps its cases: give "
                     "the manifest it was started with, or another --out"
                 )
             continue
         _write(path, data)
+
+
+def _stored_bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise StoreError(f"{path}: {error.strerror}; expected a file; restore it") from error
 
 
 def frozen_manifest(run_dir: Path) -> Manifest:
@@ -252,8 +260,8 @@ def frozen_cases(run_dir: Path, entry: Entry) -> dict[str, Case]:
     """
     path, digests = _case_file(run_dir, entry.name), dict(entry.cases)
     cases: dict[str, Case] = {}
-    for number, case in _read_cases(path):
-        if digests.get(case.case_id) != case.digest:
+    for number, case, digest in _read_cases(path):
+        if digests.get(case.case_id) != digest:
             raise ManifestError(
                 f"{path} line {number}: case {case.case_id} is not what RUN/manifest.json froze; "
                 "restore the file"
@@ -273,16 +281,20 @@ def _case_line(case: Case) -> str:
     return canonical_json({name: getattr(case, name) for name in fields}) + "\n"
 
 
-def _read_cases(path: Path) -> Iterator[tuple[int, Case]]:
+def _read_cases(path: Path) -> Iterator[tuple[int, Case, str]]:
+    """Yield (line number, case, its digest). Raises ManifestError where a line is no case."""
     try:
         with path.open(encoding="utf-8") as file:
             for number, line in enumerate(file, start=1):
-                yield number, Case(**json.loads(line))
+                case = Case(**json.loads(line))
+                if not all(isinstance(value, str) for value in dataclasses.astuple(case)):
+                    raise ValueError(f"line {number}: a field is not text")
+                yield number, case, case.digest
     except OSError as error:
         raise ManifestError(
             f"{path}: {error.strerror}; a run keeps its cases there; restore the run directory"
         ) from error
-    except (ValueError, TypeError) as error:
+    except (ValueError, TypeError, RecursionError) as error:
         raise ManifestError(f"{path}: not a case file ({error}); restore it") from error
 
 

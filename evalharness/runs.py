@@ -10,25 +10,24 @@ import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from evalharness.checked_json import format_problem, parse_checked, read_checked
 from evalharness.errors import PlanError, StoreError
 from evalharness.stored_cell import StoredCell, join_shards
 from evalharness.stored_rows import CaseNll, CaseScore, read_scores, verify_cell
 from evalharness.types import CellKey, Shard
+from evalharness.vouched import (
+    SPEED_SUITE,
+    Note,
+    counted_files,
+    score_name,
+    server_files,
+    sums_notes,
+)
 
 NLL_SUITE = "nll"
-SPEED_SUITE = "speed"
 DECODE = "decode"
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """Something about the directory as a whole; `changed` files take the plan's force away."""
-
-    kind: Literal["changed", "absent"]
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +77,12 @@ def load_run(path: Path, *, scorers: Mapping[str, str] | None = None) -> Run:
     found = [_read_cell(file, path, scorers=wanted, refused=refused) for file in _cell_files(path)]
     found = _with_one_runner(found, servers, control=plan["control"])
     cells = _one_each([cell for cell in found if cell.state != "aborted"])
+    joined = join_shards(cells)
+    counted = {
+        "plan.json": digest,
+        **dict(counted_files(path, plan, list(cells.values()), servers)),
+    }
+    complete = {key for key, cell in {**cells, **joined}.items() if cell.state == "complete"}
     return Run(
         path=path,
         plan=plan,
@@ -87,8 +92,8 @@ def load_run(path: Path, *, scorers: Mapping[str, str] | None = None) -> Run:
         cells=cells,
         aborted=tuple(cell for cell in found if cell.state == "aborted"),
         servers=servers,
-        notes=(*_sums_notes(path), *strange),
-        joined=join_shards(cells),
+        notes=(*sums_notes(path, plan, counted, complete), *strange),
+        joined=joined,
     )
 
 
@@ -136,9 +141,12 @@ def _plan_problems(plan: Mapping[str, Any]) -> Iterator[str]:
 
 def _manifest_ids(file: Path, plan: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """Return each entry's case ids. Raises PlanError where it is not the plan's manifest."""
-    if not file.exists():
+    try:
+        raw = file.read_bytes()
+    except FileNotFoundError:
         return {}
-    raw = file.read_bytes()
+    except OSError as error:
+        raise PlanError(f"{file}: {error.strerror}; restore the run's own manifest") from error
     digest = hashlib.sha256(raw).hexdigest()
     if digest != plan["manifest"]["sha256"]:
         raise PlanError(
@@ -156,7 +164,7 @@ def _manifest_ids(file: Path, plan: Mapping[str, Any]) -> dict[str, tuple[str, .
 def _read_servers(path: Path) -> tuple[tuple[Mapping[str, Any], ...], list[Note]]:
     """Return the launches' facts, without route hits that are none: those are named in notes."""
     servers, notes = [], []
-    for file in sorted((path / "arms").glob("*/*/server.json")):
+    for file in server_files(path):
         server = read_checked(file, "server", error=StoreError)
         problems = [format_problem(hits, "route_hits") for hits in server["route_hits"]]
         pairs = zip(server["route_hits"], problems, strict=True)
@@ -235,9 +243,8 @@ def _read_cell(
     scorer = scorers[key.suite]
     rows: tuple[dict[str, CaseScore], dict[str, CaseNll]] = ({}, {})
     if state == "complete":
-        folder = f"{key.suite}.{scorer.replace('/', '-')}"
-        relative = responses.relative_to(root / "responses")
-        rows = read_scores(root / "scores" / folder / relative, checks, scorer)
+        file = root / score_name(responses.relative_to(root), key.suite, scorer)
+        rows = read_scores(file, checks, scorer)
     return StoredCell(
         key, record["launch"], state, reason, record, responses, scorer, rows[0], rows[1]
     )
@@ -256,23 +263,6 @@ def _one_each(found: list[StoredCell]) -> dict[CellKey, StoredCell]:
         if other is None or cell.state == "complete" or other.state != "complete":
             cells[cell.key] = cell
     return cells
-
-
-def _sums_notes(path: Path) -> Iterator[Note]:
-    """Files that SHA256SUMS knows with another digest, or that are gone."""
-    sums = path / "SHA256SUMS"
-    if not sums.exists():
-        yield Note("absent", "SHA256SUMS is absent: the run had not ended when this was read")
-        return
-    for line in sums.read_text(encoding="utf-8").splitlines():
-        digest, _, name = line.partition("  ")
-        file = path / name
-        if name.startswith("report/") or not file.resolve().is_relative_to(path.resolve()):
-            continue
-        if not file.exists():
-            yield Note("changed", f"{name}: listed in SHA256SUMS, not found")
-        elif hashlib.sha256(file.read_bytes()).hexdigest() != digest:
-            yield Note("changed", f"{name}: changed since SHA256SUMS was written")
 
 
 __all__ = [

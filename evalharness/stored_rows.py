@@ -98,26 +98,37 @@ def read_scores(
     """
     scores: dict[str, CaseScore] = {}
     nll: dict[str, CaseNll] = {}
-    if not file.exists():
-        raise StoreError(
-            f"{file}: no scores by {scorer} for a complete cell; run `evalharness rescore RUN`"
-        )
-    for number, line in enumerate(file.read_bytes().splitlines(), start=1):
+    for number, line in enumerate(_score_bytes(file, scorer).splitlines(), start=1):
         try:
             row = loads_line(line)
             case_id = _text(row["case_id"])
             stale = checks.get(case_id) != row["response_digest"]
             if case_id in scores or case_id in nll:
-                raise StoreError(f"{file} line {number}: case {case_id!r} is scored twice")
+                raise ValueError(f"case {case_id!r} is scored twice")
             if "logprobs" in row:
                 nll[case_id] = _nll_of(row, stale)
             else:
                 scores[case_id] = _score_of(row, stale, scorer)
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise StoreError(
-                f"{file} line {number}: not a score ({error}); run `evalharness rescore RUN`"
+                f"{file} line {number}: not a score ({error}); delete {file}, then run "
+                "`evalharness rescore RUN`"
             ) from error
     return scores, nll
+
+
+def _score_bytes(file: Path, scorer: str) -> bytes:
+    try:
+        return file.read_bytes()
+    except FileNotFoundError:
+        raise StoreError(
+            f"{file}: no scores by {scorer} for a complete cell; run `evalharness rescore RUN`"
+        ) from None
+    except OSError as error:
+        raise StoreError(
+            f"{file}: {error.strerror}; expected scores by {scorer}; delete it, then run "
+            "`evalharness rescore RUN`"
+        ) from error
 
 
 def _score_of(row: Mapping[str, Any], stale: bool, scorer: str) -> CaseScore:

@@ -52,7 +52,8 @@ ALLOWED: dict[str, set[str]] = {
     "plan_table": {"stats"},
     "checked_json": BASE,
     "stored_cell": {*BASE, "stored_rows"},
-    "runs": {*BASE, "checked_json", "stored_cell", "stored_rows"},
+    "vouched": {*BASE, "store", "stored_cell"},
+    "runs": {*BASE, "checked_json", "stored_cell", "stored_rows", "vouched"},
     "pairing": {*BASE, "runs", "stored_rows", "verdicts"},
     "route_coverage": {*BASE, "runs", "verdicts"},
     "noninferiority": {*BASE, "arms", "pairing", "route_coverage", "runs", "verdicts", "speed"},
@@ -62,8 +63,8 @@ ALLOWED: dict[str, set[str]] = {
         "noninferiority", "pairing", "runs", "store", "stored_rows", "verdicts",
     },
     "factorial": {
-        *BASE, "arms", "client", "drive", "manifest", "registry", "seeds", "server",
-        "sse", "store",
+        *BASE, "arms", "checked_json", "client", "drive", "manifest", "registry", "seeds",
+        "server", "sse", "store",
     },
     "progress": {*BASE, "factorial"},
     "cluster": {

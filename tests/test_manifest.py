@@ -177,6 +177,34 @@ def test_frozen_cases_come_back_and_are_guarded(tmp_path: Path) -> None:
         frozen_cases(tmp_path, kept.entries["gsm8k"])
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"expected": "not JSON"},
+        {"prompt": 5},
+        {"case_id": []},
+        {"expected": "[" * 100_000},
+        {"more": ""},
+    ],
+)
+def test_a_kept_line_that_is_no_case_is_named(tmp_path: Path, fields: dict[str, Any]) -> None:
+    manifest = load_manifest(ROOT / "manifests" / "smoke.json")
+    freeze_into(tmp_path, manifest, load_cases(manifest))
+    file = tmp_path / "cases" / "gsm8k.jsonl"
+    row = json.loads(file.read_text().splitlines()[0])
+    file.write_text(json.dumps({**row, **fields}) + "\n")
+    with pytest.raises(ManifestError, match=f"{file}: not a case file"):
+        frozen_cases(tmp_path, manifest.entries["gsm8k"])
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "cases/gsm8k.jsonl"])
+def test_a_directory_in_the_place_of_a_kept_file_is_named(tmp_path: Path, name: str) -> None:
+    manifest = load_manifest(ROOT / "manifests" / "smoke.json")
+    (tmp_path / name).mkdir(parents=True)
+    with pytest.raises(StoreError, match=f"{name}: Is a directory"):
+        freeze_into(tmp_path, manifest, load_cases(manifest))
+
+
 def test_cases_that_cannot_fit_are_named() -> None:
     manifest = load_manifest(ROOT / "manifests" / "smoke.json")
     cases = load_cases(manifest)

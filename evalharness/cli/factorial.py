@@ -112,11 +112,13 @@ def run(args: argparse.Namespace) -> int:
     import asyncio
 
     from evalharness.errors import EXIT_OK, ServerError
+    from evalharness.factorial.closing import refuse_changed
     from evalharness.factorial.loop import missing_lines
     from evalharness.store import run_lock
 
     with run_lock(args.out), opened_executor(args) as executor:
         prepared = _prepare(args, executor)
+        refuse_changed(args.out)
         _announce(prepared)
         try:
             outcome = asyncio.run(_drive(prepared, executor, args.executor))
@@ -248,9 +250,13 @@ def _wanted(prepared: FactorialRun) -> Sequence[Sequence[PlannedCell]]:
 
 
 def _report(run_dir: Path) -> int:
-    """Score what is complete, write the report, print the table, close with SHA256SUMS."""
-    from evalharness.errors import EXIT_INCOMPLETE, EXIT_OK
+    """Score what is complete, write the report, print the table, close with SHA256SUMS.
+
+    Raises StoreError where scores are there that the responses do not give.
+    """
+    from evalharness.errors import EXIT_INCOMPLETE, EXIT_OK, StoreError
     from evalharness.factorial.cells import complete_cells
+    from evalharness.factorial.closing import has_unlisted_scores
     from evalharness.manifest import frozen_manifest
     from evalharness.scoring import all_versions, score_with
     from evalharness.store import write_sums
@@ -259,7 +265,13 @@ def _report(run_dir: Path) -> int:
     if complete_cells(run_dir):
         # every version: the report shows where another reading disagrees, and by which rule
         versions = all_versions(frozen_manifest(run_dir).entries)
-        summary = score_with(run_dir, versions, recheck=False)
+        summary = score_with(run_dir, versions, recheck=has_unlisted_scores(run_dir))
+        if summary.differing:
+            raise StoreError(
+                "stored scores are not what the stored responses give:\n  "
+                + "\n  ".join(summary.differing[:20])
+                + "\ndelete these files and run the same command again: it scores them anew"
+            )
         faults = len(summary.faults)
         for fault in summary.faults:
             _say(str(fault))

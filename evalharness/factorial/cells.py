@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any
 
 from evalharness.arms import PlannedLaunch
+from evalharness.checked_json import read_checked
 from evalharness.errors import StoreError
 from evalharness.manifest import Entry, Manifest
 from evalharness.registry import suite_named
 from evalharness.seeds import request_seed
-from evalharness.store import decode_line, read_json, write_json
+from evalharness.store import decode_line, write_json
 from evalharness.types import Case, CellKey, Request, RequestContext, Shard
 
 RECORD_SUFFIX = ".cell.json"
+NOT_AS_PLANNED = "if the run was closed before, its verdicts are then exploratory"
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,8 +126,8 @@ def complete_cells(run: Path) -> dict[CellKey, Path]:
     """
     found: dict[CellKey, Path] = {}
     for path in sorted((run / "responses").glob(f"*/*/*{RECORD_SUFFIX}")):
-        record = read_json(path)
-        if record.get("state") != "complete":
+        record = read_checked(path, "cell", error=StoreError)
+        if record["state"] != "complete":
             continue
         key = key_of(record)
         responses = path.with_name(path.name.removesuffix(RECORD_SUFFIX) + ".jsonl")
@@ -158,13 +160,13 @@ def _verify(responses: Path, record: Mapping[str, Any]) -> None:
     except OSError as error:
         raise StoreError(
             f"{responses}: {error.strerror}, but its record says complete; restore the file, or "
-            f"delete {record_file(responses).name} to run the cell again"
+            f"delete {record_file(responses).name} to run the cell again ({NOT_AS_PLANNED})"
         ) from error
     if digest != record["responses_sha256"]:
         raise StoreError(
             f"{responses}: {_first_fault(responses)}its digest is {digest[:12]}, its record says "
             f"{str(record['responses_sha256'])[:12]}; restore the file, or delete it and "
-            f"{record_file(responses).name} to run the cell again"
+            f"{record_file(responses).name} to run the cell again ({NOT_AS_PLANNED})"
         )
 
 
@@ -185,15 +187,24 @@ def close_unfinished(run: Path, *, launch: str = "*", reason: str = "") -> Itera
     launch: the folder name of one launch; all of them by default. reason: replaces the record's.
     """
     for path in sorted((run / "responses").glob(f"*/{launch}/*{RECORD_SUFFIX}")):
-        record = read_json(path)
-        if record.get("state") != "aborted" or record.get("responses_sha256") is not None:
+        record = read_checked(path, "cell", error=StoreError)
+        if record["state"] != "aborted" or record["responses_sha256"] is not None:
             continue
         responses = path.with_name(path.name.removesuffix(RECORD_SUFFIX) + ".jsonl")
-        raw = responses.read_bytes() if responses.exists() else b""
+        raw = _read_unfinished(responses)
         record.update(rows=raw.count(b"\n"), responses_sha256=hashlib.sha256(raw).hexdigest())
         record["reason"] = reason or record["reason"]
         write_json(path, record)
         yield key_of(record)
+
+
+def _read_unfinished(responses: Path) -> bytes:
+    try:
+        return responses.read_bytes()
+    except FileNotFoundError:
+        return b""  # the harness was killed before the first response
+    except OSError as error:
+        raise StoreError(f"{responses}: {error.strerror}; expected responses; delete it") from error
 
 
 def cell_record(key: CellKey, launch: int, *, state: str) -> dict[str, Any]:

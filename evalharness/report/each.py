@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from evalharness.errors import EXIT_OK, HarnessError
+from evalharness.errors import EXIT_INTERNAL, EXIT_OK, HarnessError
 from evalharness.noninferiority import Asked
 from evalharness.report import report_document, write_document
 from evalharness.report.document import VERDICTS
@@ -24,6 +24,9 @@ def judge_one(run_dir: Path, asked: Asked, formats: Collection[str]) -> dict[str
         write_document(document, run_dir / "report", formats)
     except HarnessError as error:
         return {"run": str(run_dir), "error": str(error), "exit_code": error.exit_code}
+    except Exception as error:  # noqa: BLE001 - one run must not cost the others' verdicts
+        said = f"internal error: {type(error).__name__}: {error}"
+        return {"run": str(run_dir), "error": said, "exit_code": EXIT_INTERNAL}
     head = document["headline"]
     return {
         "run": str(run_dir),

@@ -11,18 +11,26 @@ from evalharness.store.rundir import (
     run_lock,
     write_atomically,
     write_json,
+)
+from evalharness.store.sums import (
+    Difference,
+    differences,
+    read_sums,
     write_sums,
 )
 
 __all__ = [
+    "Difference",
     "LineHead",
     "StoredResponse",
     "decode_line",
+    "differences",
     "encode_line",
     "iter_responses",
     "make_directory",
     "read_json",
     "read_responses",
+    "read_sums",
     "run_lock",
     "write_atomically",
     "write_json",

@@ -1,11 +1,10 @@
-"""The run directory: its lock, its small files written whole, its list of digests."""
+"""The run directory: its lock, and its small files written whole."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
 import fcntl
-import hashlib
 import json
 import os
 import socket
@@ -18,7 +17,6 @@ from evalharness.errors import DiskFullError, StoreError
 from evalharness.text import printable
 
 LOCK_NAME = ".lock"
-SUMS_NAME = "SHA256SUMS"
 HOLDER_WAIT_S = 5.0
 
 
@@ -120,15 +118,3 @@ def run_lock(run: Path) -> Iterator[None]:
         yield
     finally:
         os.close(fd)
-
-
-def write_sums(run: Path) -> None:
-    """Write SHA256SUMS over every file of the run, in name order (`sha256sum -c` reads it)."""
-    lines = []
-    for path in sorted(path for path in run.rglob("*") if path.is_file()):
-        name = path.relative_to(run).as_posix()
-        if name in (SUMS_NAME, LOCK_NAME) or path.name.startswith("."):
-            continue
-        with path.open("rb") as stream:
-            lines.append(f"{hashlib.file_digest(stream, 'sha256').hexdigest()}  {name}\n")
-    write_atomically(run / SUMS_NAME, "".join(lines).encode("utf-8"))
