@@ -71,7 +71,7 @@ def manifest_text(name: str, entries: Mapping[str, Mapping[str, Any]]) -> str:
 def _read_recipe(path: Path) -> Mapping[str, Any]:
     try:
         recipe = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ManifestError(f"{path}: cannot be read as a recipe ({error})") from error
     checker = jsonschema.Draft202012Validator(json.loads(FORMAT_FILE.read_text(encoding="utf-8")))
     fault = jsonschema.exceptions.best_match(checker.iter_errors(recipe))

@@ -6,16 +6,16 @@ other versions and never over them. The same responses always give the same byte
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from evalharness.errors import ScoreError
-from evalharness.manifest import Entry, frozen_manifest
+from evalharness.checked_json import read_checked
+from evalharness.errors import PlanError, ScoreError, StoreError
+from evalharness.manifest import Entry, Manifest, frozen_manifest
 from evalharness.registry import suite_named
-from evalharness.scoring_cell import CellJob, CellResult, Change, cell_fault, run_cases, score_cell
+from evalharness.scoring_cell import CellJob, CellResult, Change, run_cases, score_cell
 from evalharness.scoring_worker import score_in_processes
 
 # Below this many bytes of responses, starting worker processes costs more than it saves.
@@ -25,7 +25,7 @@ MAX_WORKERS = 8
 
 @dataclass(slots=True)
 class ScoringSummary:
-    """What scoring a run did; the lists name files (`differing`: with the first line)."""
+    """What scoring a run did; the lists name files (`differing`: with the first line and how)."""
 
     cells: int = 0
     rows: int = 0
@@ -69,10 +69,10 @@ def score_run(
         else the manifest's).
     on_change: gets each verdict that differs from the declared scorer's.
     recheck: score the scored cells again too, and compare with what lies there.
-    Raises ManifestError, StoreError or ScoreError where the run cannot be read at all.
+    Raises ManifestError, PlanError, StoreError or ScoreError where the run cannot be read at all.
     """
     manifest = frozen_manifest(run_dir)
-    declared = declared_scorers(run_dir, manifest.entries)
+    declared = declared_scorers(run_dir, manifest)
     wanted = {name: (version,) for name, version in {**declared, **(scorers or {})}.items()}
     return score_with(run_dir, wanted, on_change=on_change, recheck=recheck)
 
@@ -103,7 +103,7 @@ def cell_jobs(
     recheck: the scored cells again too. Raises as `score_run` does.
     """
     manifest = frozen_manifest(run_dir)
-    declared = declared_scorers(run_dir, manifest.entries)
+    declared = declared_scorers(run_dir, manifest)
     for name, versions in wanted.items():
         _require_known(manifest.entries, name, versions)
     return [
@@ -119,19 +119,25 @@ def all_versions(entries: Mapping[str, Entry]) -> dict[str, list[str]]:
     return {name: [*suite.scorers, *suite.token_scorers] for name, suite in suites.items()}
 
 
-def declared_scorers(run_dir: Path, entries: Mapping[str, Entry]) -> dict[str, str]:
+def declared_scorers(run_dir: Path, manifest: Manifest) -> dict[str, str]:
     """Return the declared scorer version of each entry: the plan's, else the manifest's.
 
-    Raises ScoreError where plan.json is there and cannot be read.
+    Raises PlanError where plan.json is there and is no plan, or the plan of another manifest;
+    ScoreError where it names a scorer that there is not.
     """
     path = run_dir / "plan.json"
     chosen: Mapping[str, str] = {}
     if path.exists():
-        try:
-            chosen = json.loads(path.read_text(encoding="utf-8"))["scorers"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise ScoreError(f"{path}: not a plan ({error}); restore the file") from error
-    return {name: chosen.get(name, entry.scorer) for name, entry in entries.items()}
+        plan = read_checked(path, "plan", error=PlanError)
+        if manifest.sha256 != plan["manifest"]["sha256"]:
+            raise PlanError(
+                f"{run_dir / 'manifest.json'}: digest {manifest.sha256[:12]}, the plan was frozen "
+                f"with {plan['manifest']['sha256'][:12]}; restore the run's own manifest"
+            )
+        chosen = plan["scorers"]
+        for name, version in chosen.items():
+            _require_known(manifest.entries, name, [version], place=f"{path}: scorers: ")
+    return {name: chosen.get(name, entry.scorer) for name, entry in manifest.entries.items()}
 
 
 def score_file(run_dir: Path, responses: Path, *, entry: str, scorer: str) -> Path:
@@ -140,14 +146,18 @@ def score_file(run_dir: Path, responses: Path, *, entry: str, scorer: str) -> Pa
     return run_dir / "scores" / f"{entry}.{scorer.replace('/', '-')}" / relative
 
 
-def _require_known(entries: Mapping[str, Entry], name: str, versions: Iterable[str]) -> None:
+def _require_known(
+    entries: Mapping[str, Entry], name: str, versions: Iterable[str], *, place: str = ""
+) -> None:
     if name not in entries:
-        raise ScoreError(f"suite {name!r} is not in this run; it has {', '.join(entries)}")
+        raise ScoreError(f"{place}suite {name!r} is not in this run; it has {', '.join(entries)}")
     suite = suite_named(entries[name].suite)
     known = [*suite.scorers, *suite.token_scorers]
     for version in versions:
         if version not in known:
-            raise ScoreError(f"{name}: unknown scorer {version!r}; expected {', '.join(known)}")
+            raise ScoreError(
+                f"{place}{name}: unknown scorer {version!r}; expected {', '.join(known)}"
+            )
 
 
 def _jobs(
@@ -158,22 +168,24 @@ def _jobs(
     declared: Mapping[str, str],
 ) -> Iterator[CellJob]:
     for record_path in sorted((run_dir / "responses").glob("*/*/*.cell.json")):
-        try:
-            record = json.loads(record_path.read_bytes())
-            state, name = record["state"], record["suite"]
-            concurrency = record["concurrency"]
-        except (ValueError, KeyError, TypeError) as error:
-            raise cell_fault(record_path, error) from error
-        if state != "complete" or name not in wanted or name not in entries:
+        record = read_checked(record_path, "cell", error=StoreError)
+        name = record["suite"]
+        if name not in entries:
+            raise StoreError(
+                f"{record_path}: suite {name!r} is not in the run's manifest (it has "
+                f"{', '.join(entries)}); restore the record"
+            )
+        if record["state"] != "complete" or name not in wanted:
             continue
         responses = record_path.with_name(record_path.name.removesuffix(".cell.json") + ".jsonl")
         base = declared[name]
         versions = dict.fromkeys([base, *wanted[name]])  # the baseline first: others compare
         yield CellJob(
             responses=responses,
+            responses_sha256=record["responses_sha256"],
             entry=name,
             suite=entries[name].suite,
-            concurrency=concurrency,
+            concurrency=record["concurrency"],
             baseline=base,
             outputs={
                 version: score_file(run_dir, responses, entry=name, scorer=version)

@@ -1,7 +1,8 @@
 """Score the stored responses of one cell with one or more scorers, in one streaming pass.
 
-A line that cannot be read is reported with file and line, and stops nothing else. A score file
-that is already there is compared, never overwritten.
+A response that cannot be scored is reported with file and line, and stops nothing else; a file
+that is not what its cell record says gets no scores. A score file that is already there is
+compared, never overwritten.
 """
 
 from __future__ import annotations
@@ -15,23 +16,30 @@ from functools import lru_cache
 from pathlib import Path
 from typing import BinaryIO
 
-from evalharness.errors import StoreError
 from evalharness.manifest import frozen_cases, frozen_manifest
 from evalharness.registry import suite_named
-from evalharness.store.lines import StoredResponse, decode_line
+from evalharness.scoring_lines import damage, scorable
+from evalharness.store import make_directory
+from evalharness.store.lines import StoredResponse
+from evalharness.store.rundir import disk_error
 from evalharness.suite import Suite
 from evalharness.types import Case, NllRow, Score, canonical_json
 
 EXCLUDED_PREFIX = "excluded:"
-STATUSES = frozenset({"ok", "http_error", "transport_error", "timeout"})
+# What a score says of its response: here a version of a scorer can make no difference.
+SAME = ("case_id", "replicate", "scorer", "response_digest")
 _quote = json.JSONEncoder(ensure_ascii=True).encode
 
 
 @dataclass(frozen=True, slots=True)
 class CellJob:
-    """One response file to score. `outputs` maps scorer version -> score file."""
+    """One response file to score. `outputs` maps scorer version -> score file.
+
+    `responses_sha256` is what the cell's record says of the file.
+    """
 
     responses: Path
+    responses_sha256: str | None
     entry: str
     suite: str
     concurrency: int
@@ -56,7 +64,10 @@ class Change:
 
 @dataclass(slots=True)
 class CellResult:
-    """What became of one cell: rows scored, files written, kept and differing, and faults."""
+    """What became of one cell: rows scored, files written, kept and differing, and faults.
+
+    differing: file, first line that differs, and how.
+    """
 
     rows: int = 0
     written: list[Path] = field(default_factory=list)
@@ -70,20 +81,32 @@ OnChange = Callable[[Change], None]
 
 
 def score_cell(job: CellJob, cases: Mapping[str, Case], on_change: OnChange) -> CellResult:
-    """Score one cell. `on_change` gets each verdict that differs from the baseline scorer's."""
+    """Score one cell. `on_change` gets each verdict that differs from the baseline scorer's.
+
+    Raises StoreError where scores cannot be written, DiskFullError where the disk is full.
+    """
     suite, result = suite_named(job.suite), CellResult()
-    with contextlib.ExitStack() as stack:
-        outputs = {
-            scorer: stack.enter_context(_Output(path, result))
-            for scorer, path in job.outputs.items()
-        }
-        stored = _responses(job.responses, cases, result.faults)
-        if suite.kind == "nll":
-            _score_tokens(suite, job, cases, stored=list(stored), outputs=outputs, result=result)
-        else:
-            _score_verdicts(
-                suite, job, cases, stored=stored, outputs=outputs, result=result, on=on_change
-            )
+    result.faults += damage(job.responses, job.responses_sha256, cases)
+    if result.faults:
+        return result
+    try:
+        with contextlib.ExitStack() as stack:
+            outputs = {
+                scorer: stack.enter_context(_Output(path, result))
+                for scorer, path in job.outputs.items()
+            }
+            stored = scorable(job.responses, cases, result.faults)
+            if suite.kind == "nll":
+                _score_tokens(
+                    suite, job, cases, stored=list(stored), outputs=outputs, result=result
+                )
+            else:
+                _score_verdicts(
+                    suite, job, cases, stored=stored, outputs=outputs, result=result, on=on_change
+                )
+    except OSError as error:
+        place = error.filename or next(iter(job.outputs.values()))
+        raise disk_error(Path(place), error, "written") from error
     return result
 
 
@@ -177,39 +200,6 @@ def _change(place: str, before: Score, after: Score) -> Change:
     )
 
 
-def _responses(
-    path: Path, cases: Mapping[str, Case], faults: list[str]
-) -> Iterator[StoredResponse]:
-    """Yield the sound lines of known cases, each once; the others become faults."""
-    seen: set[tuple[str, int]] = set()
-    with path.open("rb") as stream:
-        for number, line in enumerate(stream, start=1):
-            try:
-                stored = decode_line(line.removesuffix(b"\n"))
-                key = _key(stored, cases)
-                if key in seen:
-                    raise ValueError(f"case {key[0]!r} stands twice")
-            except ValueError as error:
-                faults.append(f"{path} line {number}: {error}; not scored")
-                continue
-            seen.add(key)
-            yield stored
-
-
-def _key(stored: StoredResponse, cases: Mapping[str, Case]) -> tuple[str, int]:
-    """Return (case id, replicate). Raises ValueError on fields that no scorer can read."""
-    response = stored.response
-    for name, kind in (("case_id", str), ("replicate", int), ("body", str), ("request_body", str)):
-        value = getattr(response, name)
-        if not isinstance(value, kind):
-            raise ValueError(f"field {name}: expected {kind.__name__}, found {value!r:.60}")
-    if response.status not in STATUSES:
-        raise ValueError(f"field status: expected one of {sorted(STATUSES)}, found another")
-    if response.case_id not in cases:
-        raise ValueError(f"case {response.case_id!r} is not in the run's manifest")
-    return response.case_id, response.replicate
-
-
 class _Output:
     """A score file being written: kept if it is new, compared if it was there before."""
 
@@ -220,7 +210,7 @@ class _Output:
         self._file: BinaryIO
 
     def __enter__(self) -> _Output:
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(self._path.parent)
         self._file = self._partial.open("wb")
         self.write = self._file.write
         return self
@@ -243,28 +233,36 @@ class _Output:
         if difference is None:
             self._result.unchanged.append(self._path)
         else:
-            self._result.differing.append(f"{self._path} line {difference}")
+            self._result.differing.append(f"{self._path} {difference}")
 
 
-def _first_difference(old: Path, new: Path) -> int | None:
-    """Return the number of the first line that differs, None if the files are equal."""
+def _first_difference(old: Path, new: Path) -> str | None:
+    """Return the first line that differs and how, None if the files are equal."""
     with old.open("rb") as before, new.open("rb") as after:
         number = 0
         while True:
             number += 1
             left, right = before.readline(), after.readline()
             if left != right:
-                return number
+                return f"line {number}: {_how(left, right)}"
             if not left:
                 return None
+
+
+def _how(left: bytes, right: bytes) -> str:
+    """Say whether a stored line is another score, or no whole score of this response at all."""
+    if not left:
+        return "damaged: the stored scores end here"
+    try:
+        old, new = json.loads(left), json.loads(right or b"{}")
+        if left.endswith(b"\n") and all(old[name] == new[name] for name in SAME):
+            return "stored scores differ from what this version gives now"
+    except (ValueError, LookupError, TypeError, RecursionError):
+        pass
+    return "damaged: not a score of the response that is stored"
 
 
 @lru_cache(maxsize=16)
 def run_cases(run_dir: Path, entry: str) -> Mapping[str, Case]:
     """Return {case id: case} of one entry, from the run's own copy. Raises ManifestError."""
     return frozen_cases(run_dir, frozen_manifest(run_dir).entries[entry])
-
-
-def cell_fault(path: Path, error: Exception) -> StoreError:
-    """Return the error of a cell record that cannot be read."""
-    return StoreError(f"{path}: not a cell record ({error}); run the factorial command again")

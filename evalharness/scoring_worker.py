@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from evalharness.child import module_command
-from evalharness.errors import HarnessError, ScoreError
+from evalharness.errors import DiskFullError, HarnessError, ScoreError
 from evalharness.scoring_cell import CellJob, CellResult, Change, run_cases, score_cell
 
 Answer = tuple[CellResult, list[Change]]
@@ -88,7 +88,7 @@ def answer_text(run_dir: Path, job: CellJob) -> str:
     try:
         result = score_cell(job, run_cases(run_dir, job.entry), changes.append)
     except (HarnessError, OSError) as error:
-        return json.dumps({"error": str(error)})
+        return json.dumps({"error": str(error), "full": isinstance(error, DiskFullError)})
     answer = {**asdict(result), "changes": [asdict(change) for change in changes]}
     for name in ("written", "unchanged"):
         answer[name] = [str(path) for path in answer[name]]
@@ -96,8 +96,13 @@ def answer_text(run_dir: Path, job: CellJob) -> str:
 
 
 def answer_of(text: str, job: str) -> Answer:
-    """Return the result and changes of an answer's line. Raises ScoreError where it is an error."""
+    """Return the result and changes of an answer's line.
+
+    Raises DiskFullError where the disk was full, ScoreError where it is another error.
+    """
     answer: dict[str, Any] = json.loads(text)
+    if answer.get("full"):
+        raise DiskFullError(answer["error"])
     if "error" in answer:
         raise ScoreError(f"{job_of(job).responses}: not scored: {answer['error']}")
     changes = [Change(**change) for change in answer.pop("changes")]

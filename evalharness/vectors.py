@@ -6,10 +6,11 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from evalharness.errors import ScoreError
 from evalharness.registry import SUITES
+from evalharness.store.output import output_file
 from evalharness.strict_json import parse_int_any
 from evalharness.suite import Suite, VectorScorer
 
@@ -60,26 +61,29 @@ def score_vectors(
 ) -> VectorSummary:
     """Judge every row of `source` into `target`; faults go to `report` with file and line.
 
-    Raises ScoreError where a file cannot be read or written, before anything else happens.
+    Raises ScoreError where `source` cannot be read, StoreError where `target` cannot be written
+    or is `source` itself; what stood in `target` is then still there.
     """
     if suite.score_vector is None:
         raise ScoreError(f"suite {suite.name} has no vectors")
     summary = VectorSummary()
-    partial = target.with_name(target.name + ".partial")
-    try:
-        with source.open("rb") as rows, partial.open("w", encoding="ascii") as out:
-            for number, line in _rows(rows):
-                verdict, text, fault = verdict_line(line, suite.score_vector, scorer)
-                if fault:
-                    summary.faults += 1
-                    report(f"{source} line {number}: {fault}")
-                out.write(text)
-                summary.rows += 1
-                _count(summary, verdict["outcome"])
-        partial.replace(target)
-    except OSError as error:
-        raise ScoreError(f"{error.filename}: {error.strerror}; give a readable file") from error
+    with _readable(source) as stream, output_file(target, inputs=(source,)) as out:
+        for number, line in _rows(stream, source):
+            verdict, text, fault = verdict_line(line, suite.score_vector, scorer)
+            if fault:
+                summary.faults += 1
+                report(f"{source} line {number}: {fault}")
+            out.write(text.encode("ascii"))
+            summary.rows += 1
+            _count(summary, verdict["outcome"])
     return summary
+
+
+def _readable(source: Path) -> BinaryIO:
+    try:
+        return source.open("rb")
+    except OSError as error:
+        raise ScoreError(f"{source}: {error.strerror}; give a readable file") from error
 
 
 def _count(summary: VectorSummary, outcome: str) -> None:
@@ -91,10 +95,13 @@ def _count(summary: VectorSummary, outcome: str) -> None:
         summary.unobserved += 1
 
 
-def _rows(lines: Any) -> Iterator[tuple[int, bytes]]:
-    for number, line in enumerate(lines, start=1):
-        if line.strip():
-            yield number, line
+def _rows(stream: BinaryIO, source: Path) -> Iterator[tuple[int, bytes]]:
+    try:
+        for number, line in enumerate(stream, start=1):
+            if line.strip():
+                yield number, line
+    except OSError as error:
+        raise ScoreError(f"{source}: {error.strerror}; give a readable file") from error
 
 
 def verdict_line(

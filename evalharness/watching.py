@@ -5,13 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from rich.table import Table
 from rich.text import Text
 
-from evalharness.store import read_json
+from evalharness.checked_json import read_checked
+from evalharness.errors import StoreError
 from evalharness.text import printable
 
 Place = tuple[str, str, str, int]  # arm, suite, mode, concurrency
@@ -57,8 +59,8 @@ class RunState:
 
 
 def read_state(run: Path) -> RunState:
-    """Read the state. Raises StoreError where there is no run."""
-    plan = read_json(run / "plan.json")
+    """Read the state. Raises StoreError where there is no run, or a file of it is damaged."""
+    plan = read_checked(run / "plan.json", "plan", error=StoreError)
     lock = run / ".lock"
     holder = lock.read_text("utf-8", "replace") if lock.exists() else ""
     return RunState(str(run), plan, tuple(_cells(run)), holder.strip())
@@ -66,9 +68,9 @@ def read_state(run: Path) -> RunState:
 
 def _cells(run: Path) -> Iterator[CellView]:
     for path in sorted((run / "responses").glob("*/*/*.cell.json")):
-        record = read_json(path)
+        record = _record(path, path.stat().st_mtime_ns)
         responses = path.with_name(path.name.removesuffix(".cell.json") + ".jsonl")
-        rows, growing = int(record["rows"]), False
+        rows, growing = record["rows"], False
         if record["state"] == "aborted" and record["responses_sha256"] is None:
             growing = responses.exists() and time.time() - responses.stat().st_mtime < 60
             rows = _lines(responses)
@@ -78,10 +80,16 @@ def _cells(run: Path) -> Iterator[CellView]:
             str(record.get("shard", "")),
             "in progress" if growing else record["state"],
             rows,
-            int(record["expected_rows"]),
+            record["expected_rows"],
             record["output_tokens"] / wall_s if wall_s else 0.0,
             growing,
         )
+
+
+@lru_cache(maxsize=1 << 14)
+def _record(path: Path, _written_ns: int) -> Mapping[str, Any]:
+    """Return a cell record; kept as long as its file is not written again."""
+    return read_checked(path, "cell", error=StoreError)
 
 
 def _lines(path: Path) -> int:

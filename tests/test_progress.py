@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -17,6 +19,7 @@ from evalharness.store import write_json
 from evalharness.types import CellKey, Response
 from evalharness.watching import read_state, state_table
 
+PLAN = Path(progress.__file__).parent / "formats/examples/plan.json"
 FIELDS = ("d", "/v1/completions", "{}", "ok", 200, "{}", "utf-8", None, 1, 2, 3, 1)
 
 
@@ -94,12 +97,15 @@ def test_record_line_says_when_the_client_was_the_limit() -> None:
 
 
 def write_run(run: Path) -> None:
-    plan = {
+    plan = json.loads(PLAN.read_text())
+    suite = {**next(iter(plan["suites"].values())), "suite": "gsm8k", "modes": ["chat"]}
+    plan |= {
         "order": ["control", "aa"],
         "replays": 1,
         "concurrency": [1, 4],
-        "suites": {"gsm8k": {"modes": ["chat"]}},
+        "suites": {"gsm8k": suite},
     }
+    plan.pop("shards", None)
     run.mkdir(parents=True)
     write_json(run / "plan.json", plan)
     for arm, width, state, rows in (
@@ -134,3 +140,24 @@ def test_watching_reads_and_changes_nothing(tmp_path: Path) -> None:
 def test_watching_nothing_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match=r"plan\.json"):
         read_state(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("plan.json", []),
+        ("plan.json", {"arms": 5}),
+        ("plan.json", {"order": 5}),
+        ("responses/control/001/gsm8k.chat-c1-r0.cell.json", []),
+        ("responses/control/001/gsm8k.chat-c1-r0.cell.json", {"rows": "x"}),
+        ("responses/control/001/gsm8k.chat-c1-r0.cell.json", {"state": 5}),
+    ],
+)
+def test_a_damaged_file_is_named_to_the_watcher(tmp_path: Path, name: str, change: Any) -> None:
+    run = tmp_path / "run"
+    write_run(run)
+    path = run / name
+    value = {**json.loads(path.read_text()), **change} if change else change
+    path.write_text(json.dumps(value))
+    with pytest.raises(StoreError, match=re.escape(str(path))):
+        read_state(run)

@@ -39,7 +39,7 @@ def _greedy_case() -> Case:
     return BFCL.to_case(row["id"], row)
 
 
-def _manifest() -> tuple[Manifest, dict[str, tuple[Case, ...]]]:
+def own_manifest() -> tuple[Manifest, dict[str, tuple[Case, ...]]]:
     """Return BFCL's own items, one greedy case, and the packaged smoke cases."""
     from evalharness.manifest import load_cases
 
@@ -78,7 +78,7 @@ REPLIES = {
 
 @pytest.fixture
 def run_dir(tmp_path: Path) -> Path:
-    manifest, cases = _manifest()
+    manifest, cases = own_manifest()
     write_run(
         tmp_path, manifest, cases, replies=REPLIES, arms=("control", "on"), concurrency=(1, 4)
     )
@@ -175,35 +175,8 @@ def test_a_score_that_is_no_longer_reproduced_is_kept_and_named(
     assert not list(run_dir.rglob("*.partial"))
 
 
-def test_damaged_lines_are_named_and_stop_nothing(
-    run_dir: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = run_dir / "responses/on/001/bfcl.tools-c1-r0.jsonl"
-    lines = path.read_bytes().splitlines(keepends=True)
-    manifest, cases = _manifest()
-    good = make_response(manifest.entries["bfcl"], cases["bfcl"][0], "{}", mode="tools")
-    damaged = [
-        lines[0].replace(b'"status":"ok"', b'"status":"no"', 1),
-        lines[1][:-30] + b"\n",
-        b"not json\n",
-        encode_line(replace(good, case_id="nobody")),
-        encode_line(replace(good, case_id=7)),  # type: ignore[arg-type]
-        encode_line(replace(good, body=None)),  # type: ignore[arg-type]
-        encode_line(replace(good, status="fine")),  # type: ignore[arg-type]
-        *lines[2:],
-        lines[2],
-    ]
-    path.write_bytes(b"".join(damaged))
-    assert main(["rescore", str(run_dir), "--scorer", "official"]) == 12
-    errors = capsys.readouterr().err
-    for number in [*range(1, 8), len(damaged)]:
-        assert f"{path} line {number}: " in errors
-    rows = _scores(run_dir, "bfcl.official-1/on/001/bfcl.tools-c1-r0.jsonl")
-    assert len(rows) == len(lines) - 2
-
-
 def test_transport_errors_stay_unobserved_in_every_version(tmp_path: Path) -> None:
-    manifest, cases = _manifest()
+    manifest, cases = own_manifest()
     write_run(tmp_path, manifest, cases, replies={})
     entry = manifest.entries["bfcl"]
     failed = {"status": "timeout", "http_code": None, "usage": None, "finish_reason": None}
@@ -245,7 +218,7 @@ def test_processes_give_the_same_files_as_one(
     wanted = {"bfcl": ["official/1", "corrected/1"], "gsm8k": ["strict/1"], "schema": ["strict/1"]}
     score_with(run_dir, wanted, on_change=lambda change: changes.append(str(change)))
     other = tmp_path_factory.mktemp("other")
-    manifest, cases = _manifest()
+    manifest, cases = own_manifest()
     write_run(other, manifest, cases, replies=REPLIES, arms=("control", "on"), concurrency=(1, 4))
     monkeypatch.setattr(scoring, "PARALLEL_BYTES", 0)
     monkeypatch.setattr(scoring.os, "sched_getaffinity", lambda _pid: {0, 1})
@@ -281,7 +254,7 @@ def test_rescoring_needs_neither_network_nor_http_library(run_dir: Path) -> None
 
 def test_a_scored_line_is_canonical_and_complete() -> None:
     """The line is put together by hand for speed: it must be what json would write."""
-    manifest, cases = _manifest()
+    manifest, cases = own_manifest()
     entry = manifest.entries["bfcl"]
     case = replace(cases["bfcl"][0], case_id='quote " and \u00e9')
     score = BFCL.scorers["official/1"](case, make_response(entry, case, "{}", mode="tools"))

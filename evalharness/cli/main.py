@@ -32,6 +32,9 @@ COMMANDS = (
     "watch",
     "doctor",
 )
+WRONG_PATH = (
+    errno.ENOENT, errno.EISDIR, errno.ENOTDIR, errno.EEXIST, errno.ELOOP, errno.ENAMETOOLONG,
+)  # fmt: skip
 DESCRIPTION = (
     "Did this vLLM flag hurt the model: alone, with the others, and under load?\n"
     "Serves every combination of the flags, asks each the same cases, and answers with paired\n"
@@ -78,10 +81,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = disk_exit_code(error)
         if code is None:
             raise
-        print_error(
-            f"{error.filename or args.command}: {error.strerror}; free space or give a writable "
-            "place, and run the same command again"
-        )
+        remedy = "give a path that is there and of the right kind"
+        if error.errno not in WRONG_PATH:
+            remedy = "free space or give a writable place, and run the same command again"
+        print_error(f"{error.filename or args.command}: {error.strerror}; {remedy}")
         return code
     except KeyboardInterrupt:
         print_error("stopped by Ctrl-C")
@@ -93,7 +96,10 @@ def disk_exit_code(error: OSError) -> int | None:
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return EXIT_INCOMPLETE
     known = (errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO, errno.EFBIG, errno.EMFILE)
-    return EXIT_USAGE if error.errno in known else None
+    if error.errno in known:
+        return EXIT_USAGE
+    # Without a file's name it is no path of the user's.
+    return EXIT_USAGE if error.errno in WRONG_PATH and error.filename is not None else None
 
 
 def print_error(message: str) -> None:

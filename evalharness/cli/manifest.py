@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from evalharness.cli.ranges import whole
+
 EXAMPLE = (
     "examples:\n"
     "  evalharness manifest build manifests/recipes/api80.json --out manifests/api80.json\n"
@@ -31,7 +33,9 @@ def add_parser(subparsers: Any) -> None:
     build.add_argument("recipe", type=Path, metavar="RECIPE")
     build.add_argument("--out", type=Path, required=True, metavar="FILE")
     build.add_argument("--model", type=Path, metavar="DIR", help="report cases that cannot fit")
-    build.add_argument("--max-model-len", type=int, metavar="TOKENS", help="that model's context")
+    build.add_argument(
+        "--max-model-len", type=whole(1), metavar="TOKENS", help="that model's context"
+    )
     verify = actions.add_parser("verify", help="name every case that is missing or changed")
     verify.add_argument("files", type=Path, nargs="+", metavar="FILE")
     show = actions.add_parser("show", help="what a manifest asks")
@@ -52,11 +56,13 @@ def _build(args: argparse.Namespace) -> int:
     from evalharness.errors import ManifestError
     from evalharness.manifest import load_cases
     from evalharness.manifest_build import build_manifest, oversized, token_counter
+    from evalharness.store.output import output_file
 
     if (args.model is None) != (args.max_model_len is None):
         raise ManifestError("--model and --max-model-len belong together; give both or neither")
-    manifest = build_manifest(args.recipe)
-    args.out.write_bytes(manifest.text.encode("utf-8"))
+    with output_file(args.out, inputs=(args.recipe,)) as out:
+        manifest = build_manifest(args.recipe)
+        out.write(manifest.text.encode("utf-8"))
     count = sum(len(entry.cases) for entry in manifest.entries.values())
     _print(f"{args.out}: {count} cases, sha256 {manifest.sha256}")
     if args.model is not None:

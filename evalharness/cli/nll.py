@@ -7,7 +7,9 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
+
+from evalharness.cli.ranges import number, thresholds, whole
 
 EXAMPLE = (
     "examples:\n"
@@ -21,6 +23,10 @@ EXAMPLE = (
     "--mode decode --concurrency 16 --out control.jsonl\n"
     "  evalharness nll compare control.jsonl candidate.jsonl --out deltas.bin"
 )
+
+# A day: longer than any answer takes, and in nanoseconds far below what 64 bits hold.
+SECONDS = number(most=86_400.0, without_least=True)
+SHARE = number(most=1.0, without_least=True)
 
 
 def add_parser(subparsers: Any) -> None:
@@ -44,8 +50,8 @@ def _add_endpoint(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--base-url", required=True, metavar="URL", help="a running server")
     parser.add_argument("--model", required=True, metavar="NAME", help="the name it serves")
     parser.add_argument("--api-key-env", metavar="VAR", help="variable that holds its key")
-    parser.add_argument("--timeout-s", type=float, default=600.0, metavar="S")
-    parser.add_argument("--concurrency", type=int, default=1, metavar="C")
+    parser.add_argument("--timeout-s", type=SECONDS, default=600.0, metavar="S")
+    parser.add_argument("--concurrency", type=whole(1), default=1, metavar="C")
     parser.add_argument("--seed", type=int, default=0, metavar="N")
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="JSON Lines")
 
@@ -58,12 +64,12 @@ def _add_capture(actions: Any) -> None:
     source.add_argument("--manifest", type=Path, help="a manifest: its cases, with its sampling")
     source.add_argument("--text", type=Path, help="a UTF-8 text, cut into windows")
     parser.add_argument("--entry", metavar="NAME", help="with --manifest: whose cases are asked")
-    parser.add_argument("--max-tokens", type=int, default=64, help="longest answer kept")
-    parser.add_argument("--temperature", type=float, default=0.0)
-    parser.add_argument("--top-p", type=float, default=1.0)
-    parser.add_argument("--context", type=int, default=512, help="tokens before each window")
-    parser.add_argument("--continuation", type=int, default=64, help="tokens scored in each")
-    parser.add_argument("--stride", type=int, default=64, help="tokens between window starts")
+    parser.add_argument("--max-tokens", type=whole(1), default=64, help="longest answer kept")
+    parser.add_argument("--temperature", type=number(), default=0.0)
+    parser.add_argument("--top-p", type=SHARE, default=1.0)
+    parser.add_argument("--context", type=whole(1), default=512, help="tokens before each window")
+    parser.add_argument("--continuation", type=whole(1), default=64, help="tokens scored in each")
+    parser.add_argument("--stride", type=whole(1), default=64, help="tokens between window starts")
 
 
 def _add_replay(actions: Any) -> None:
@@ -71,8 +77,10 @@ def _add_replay(actions: Any) -> None:
     _add_endpoint(parser)
     parser.add_argument("--cases", type=Path, required=True, metavar="FILE")
     parser.add_argument("--mode", choices=("prefill", "decode"), default="decode")
-    parser.add_argument("--max-tokens", type=int, default=1 << 20, help="score no more of each")
-    parser.add_argument("--top-logprobs", type=int, default=0, metavar="K", help="for the KL")
+    parser.add_argument(
+        "--max-tokens", type=whole(1), default=1 << 20, help="score no more of each"
+    )
+    parser.add_argument("--top-logprobs", type=whole(0), default=0, metavar="K", help="for the KL")
 
 
 def _add_compare(actions: Any) -> None:
@@ -80,28 +88,41 @@ def _add_compare(actions: Any) -> None:
     parser.add_argument("control", type=Path)
     parser.add_argument("candidate", type=Path)
     parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="per-token deltas")
-    parser.add_argument("--tail-nats", default="0.1,0.5,1.0", help="thresholds of |delta|")
+    parser.add_argument(
+        "--tail-nats", type=thresholds, default="0.1,0.5,1.0", help="thresholds of |delta|"
+    )
     parser.add_argument("--pure-only", action="store_true", help="tokens of pure-C decode steps")
-    parser.add_argument("--seed", type=int, default=0, metavar="N", help="of the bootstrap")
+    parser.add_argument("--seed", type=whole(0), default=0, metavar="N", help="of the bootstrap")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do the action. Raises ManifestError (2), ServerError (3)."""
-    if args.action == "compare":
-        from evalharness.nll.compare import compare, render
+    """Do the action. Raises ManifestError, StoreError (2), ServerError (3)."""
+    from evalharness.store.output import output_file
 
-        thresholds = tuple(float(one) for one in args.tail_nats.split(","))
-        found = compare(
-            args.control,
-            args.candidate,
-            args.out,
-            thresholds=thresholds,
-            pure_only=args.pure_only,
-            seed=args.seed,
-        )
-        sys.stdout.write(render(found))
-        return 0
-    return _capture(args) if args.action == "capture" else _replay(args)
+    if args.action == "compare":
+        return _compare(args)
+    # Opened before anything is asked: answers that cannot be kept would be lost.
+    if args.action == "capture":
+        sources = (args.prompts, args.manifest, args.text)
+        with output_file(args.out, inputs=[one for one in sources if one is not None]) as out:
+            return _capture(args, out)
+    with output_file(args.out, inputs=(args.cases,)) as out:
+        return _replay(args, out)
+
+
+def _compare(args: argparse.Namespace) -> int:
+    from evalharness.nll.compare import compare, render
+
+    found = compare(
+        args.control,
+        args.candidate,
+        args.out,
+        thresholds=args.tail_nats,
+        pure_only=args.pure_only,
+        seed=args.seed,
+    )
+    sys.stdout.write(render(found))
+    return 0
 
 
 def _endpoint(args: argparse.Namespace) -> Any:
@@ -116,7 +137,7 @@ def _endpoint(args: argparse.Namespace) -> Any:
     return Endpoint(args.base_url, args.model, key, args.timeout_s)
 
 
-def _capture(args: argparse.Namespace) -> int:
+def _capture(args: argparse.Namespace, out: BinaryIO) -> int:
     from evalharness.errors import ManifestError
     from evalharness.nll.capture import Skipped
     from evalharness.nll.replay import capture_prompts, capture_requests, capture_text
@@ -139,7 +160,7 @@ def _capture(args: argparse.Namespace) -> int:
         sys.stderr.write(f"no case of {one.prompt_id}: {one.reason}\n")
     if not rows:
         raise ManifestError("no prompt gave a case; see the reasons above")
-    _write(args.out, rows)
+    _write(out, rows)
     sys.stdout.write(f"{len(rows)} cases, {len(skipped)} prompts without one -> {args.out}\n")
     return 0
 
@@ -169,7 +190,7 @@ def _manifest_requests(args: argparse.Namespace) -> list[Any]:
     return [suite.request(case, context(case.case_id)) for case in cases]
 
 
-def _replay(args: argparse.Namespace) -> int:
+def _replay(args: argparse.Namespace, out: BinaryIO) -> int:
     from evalharness.nll.replay import replay_file
 
     rows = replay_file(
@@ -181,7 +202,7 @@ def _replay(args: argparse.Namespace) -> int:
         concurrency=args.concurrency,
         seed=args.seed,
     )
-    _write(args.out, rows)
+    _write(out, rows)
     lost = [row for row in rows if row["outcome"] != "observed"]
     for row in lost:
         sys.stderr.write(f"unobserved {row['case_id']}: {row['reason']}\n")
@@ -194,7 +215,7 @@ def _replay(args: argparse.Namespace) -> int:
     return 0
 
 
-def _write(path: Path, rows: list[dict[str, Any]]) -> None:
-    with path.open("w", encoding="utf-8") as out:
-        for row in rows:
-            out.write(json.dumps(row, separators=(",", ":")) + "\n")
+def _write(out: BinaryIO, rows: list[dict[str, Any]]) -> None:
+    for row in rows:
+        out.write((json.dumps(row, separators=(",", ":")) + "\n").encode("ascii"))
+    out.flush()  # a full disk shows before the command says that it is done

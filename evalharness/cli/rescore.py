@@ -33,7 +33,7 @@ def add_parser(subparsers: Any) -> None:
         "version go beside the old ones, never over them; each verdict that differs from the "
         "declared scorer's is printed, with the rule. Repeated, it gives the same bytes: a stored "
         "score file that a scorer no longer reproduces is named, kept, and makes the exit code "
-        "12, as does a damaged response line.",
+        "12, as does a cell whose stored responses are damaged: that one gets no scores.",
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -59,8 +59,8 @@ def run(args: argparse.Namespace) -> int:
         sys.stderr.write(f"{printable(fault)}\n")
     for place in summary.differing:
         sys.stderr.write(
-            f"{place}: stored scores differ from what this version gives now; the stored file is "
-            "kept; scores of a changed scorer need a new version number\n"
+            f"{printable(place)}; the stored file is kept: if it was damaged, delete that file "
+            "and rescore again; scores of a changed scorer need a new version number\n"
         )
     _print(_summary(summary))
     return EXIT_INCOMPLETE if summary.faults or summary.differing else EXIT_OK
@@ -133,7 +133,7 @@ def _summary(summary: ScoringSummary) -> str:
         f"{summary.cells} cells, {summary.rows} responses: {len(summary.written)} score files "
         f"written, {len(summary.unchanged)} byte-identical, {len(summary.differing)} differing; "
         f"{summary.changes} verdicts differ from the declared scorer's; "
-        f"{len(summary.faults)} response lines could not be scored"
+        f"{len(summary.faults)} faults in stored responses"
     )
 
 

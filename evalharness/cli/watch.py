@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from evalharness.cli.ranges import number
+
 EXAMPLE = "example:\n  evalharness watch runs/demo\n  evalharness watch runs/demo --once"
 
 
@@ -22,7 +24,8 @@ def add_parser(subparsers: Any) -> None:
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="run directory")
     parser.add_argument("--once", action="store_true", help="print the state once and end")
-    parser.add_argument("--every", type=float, default=1.0, metavar="S", help="seconds (1)")
+    every = number(least=0.0, most=86_400.0)
+    parser.add_argument("--every", type=every, default=1.0, metavar="S", help="seconds (1)")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -18,6 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evalharness.errors import StoreError
+from evalharness.nll.stored_row import checked_row
+from evalharness.store.output import output_file
 
 ROW = np.dtype(
     [
@@ -31,6 +33,7 @@ ROW = np.dtype(
 )
 CHUNK_ROWS = 1 << 20
 FORMAT = "evalharness/nll-deltas/1"
+LARGEST_EXPONENT = 709.0  # exp of more is no float64
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +80,18 @@ def write_deltas(control: Path, candidate: Path, target: Path) -> tuple[int, lis
     """Join two files of NLL rows on (case, replicate) and write `target` and `target`.json.
 
     Returns the number of token rows and the excluded cases. Raises StoreError where a file
-    repeats a case. Order of rows may differ between the two files.
+    repeats a case or a line is no NLL row, and where the target cannot be written or is one of
+    the two. Order of rows may differ between the two files.
     """
     offsets = _offsets(candidate)
     cases: dict[str, int] = {}
     excluded: list[Excluded] = []
-    written = 0
-    with candidate.open("rb") as other, target.open("wb") as out:
+    written, inputs = 0, (control, candidate)
+    with (
+        candidate.open("rb") as other,
+        output_file(target, inputs=inputs) as out,
+        output_file(sidecar(target), inputs=inputs) as names,
+    ):
         for key, row in _rows(control):
             offset = offsets.pop(key, None)
             mate = _at(other, offset) if offset is not None else None
@@ -95,9 +103,9 @@ def write_deltas(control: Path, candidate: Path, target: Path) -> tuple[int, lis
             block = _block(cases.setdefault(key[0], len(cases)), row, mate)
             out.write(block.tobytes())
             written += len(block)
-    excluded += [Excluded(*key, "missing from the control's rows") for key in offsets]
-    record = {"format": FORMAT, "cases": list(cases), "rows": written}
-    sidecar(target).write_text(json.dumps(record) + "\n", encoding="utf-8")
+        excluded += [Excluded(*key, "missing from the control's rows") for key in offsets]
+        record = {"format": FORMAT, "cases": list(cases), "rows": written}
+        names.write((json.dumps(record) + "\n").encode("ascii"))
     return written, excluded
 
 
@@ -190,7 +198,10 @@ class _Totals:
 
     def perplexity(self, side: int) -> float | None:
         count = int(self.sizes.sum())
-        return math.exp(-self._logprobs[side] / count) if count else None
+        if not count:
+            return None
+        nats = -self._logprobs[side] / count
+        return math.exp(nats) if nats < LARGEST_EXPONENT else math.inf
 
 
 def _open(deltas: Path) -> tuple[list[str], NDArray[Any]]:
@@ -234,7 +245,7 @@ def _rows(path: Path) -> Iterator[tuple[tuple[str, int], dict[str, Any]]]:
     seen: set[tuple[str, int]] = set()
     with path.open("rb") as handle:
         for number, line in enumerate(handle, start=1):
-            row = json.loads(line)
+            row = checked_row(line, f"{path} line {number}")
             key = (row["case_id"], row["replicate"])
             if key in seen:
                 raise StoreError(f"{path} line {number}: case {key} stands there twice")
@@ -246,11 +257,11 @@ def _offsets(path: Path) -> dict[tuple[str, int], int]:
     offsets: dict[tuple[str, int], int] = {}
     at = 0
     with path.open("rb") as handle:
-        for line in handle:
-            row = json.loads(line)
+        for number, line in enumerate(handle, start=1):
+            row = checked_row(line, f"{path} line {number}")
             key = (row["case_id"], row["replicate"])
             if key in offsets:
-                raise StoreError(f"{path}: case {key} stands there twice")
+                raise StoreError(f"{path} line {number}: case {key} stands there twice")
             offsets[key] = at
             at += len(line)
     return offsets

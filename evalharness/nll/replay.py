@@ -39,7 +39,7 @@ def read_lines(path: Path) -> Iterator[dict[str, Any]]:
             continue
         try:
             row = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ManifestError(f"{path} line {number}: not JSON ({error})") from error
         if not isinstance(row, dict):
             raise ManifestError(f"{path} line {number}: expected an object")

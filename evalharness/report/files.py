@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from evalharness.errors import StoreError
+from evalharness.store import make_directory
+from evalharness.store.output import output_file
 
 Renderer = Callable[[Mapping[str, Any]], str]
 
@@ -15,7 +16,10 @@ Renderer = Callable[[Mapping[str, Any]], str]
 def write_files(
     document: Mapping[str, Any], folder: Path, renderers: Mapping[str, tuple[str, Renderer]]
 ) -> list[Path]:
-    """Render the document into each file of `renderers` (format -> file name, renderer)."""
+    """Render the document into each file of `renderers` (format -> file name, renderer).
+
+    Raises StoreError where one cannot be written, DiskFullError where the disk is full.
+    """
     written = []
     for name, render in renderers.values():
         _write(folder / name, render(document))
@@ -29,11 +33,6 @@ def render_json(document: Mapping[str, Any]) -> str:
 
 
 def _write(path: Path, text: str) -> None:
-    # Whole or not at all: a reader never sees half a report.
-    partial = path.with_name(path.name + ".part")
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_text(text, encoding="utf-8", errors="backslashreplace")
-        partial.replace(path)
-    except OSError as error:
-        raise StoreError(f"{path}: cannot write the report: {error.strerror}") from error
+    make_directory(path.parent)
+    with output_file(path) as out:
+        out.write(text.encode("utf-8", "backslashreplace"))

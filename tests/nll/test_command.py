@@ -11,7 +11,7 @@ from typing import Any, ClassVar
 
 import pytest
 
-from evalharness.cli.main import main
+from evalharness.cli.main import build_parser, main
 from evalharness.nll.request import FORCED_KEY
 from tests.nll.answers import chunk, stream
 
@@ -157,3 +157,62 @@ def test_bad_case_files_name_the_place(
     cases.write_text(line + "\n", encoding="utf-8")
     assert main(at(server, "replay", "--cases", cases, "--out", tmp_path / "o")) == 2
     assert message in capsys.readouterr().err
+
+
+def test_an_output_that_cannot_be_kept_is_refused_before_anything_is_asked(
+    server: Any, tmp_path: Path, capsys: Any
+) -> None:
+    prompts, cases = tmp_path / "p.jsonl", tmp_path / "c.jsonl"
+    prompts.write_text('{"id": "one", "prompt": "hi"}\n', encoding="utf-8")
+    case = {"id": "k", "prompt_token_ids": [1], "continuation_token_ids": [5]}
+    cases.write_text(json.dumps(case) + "\n", encoding="utf-8")
+    before = prompts.read_bytes(), cases.read_bytes()
+    for action, option, source in (("capture", "--prompts", prompts), ("replay", "--cases", cases)):
+        for out in (tmp_path / "no/such/file", tmp_path, source):
+            assert main(at(server, action, option, source, "--out", out)) == 2
+            assert f"{out}: " in capsys.readouterr().err
+    assert server.seen == []
+    assert (prompts.read_bytes(), cases.read_bytes()) == before
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        ("capture", "--concurrency", "0"),
+        ("capture", "--concurrency", "-1"),
+        ("capture", "--timeout-s", "nan"),
+        ("capture", "--timeout-s", "0"),
+        ("capture", "--temperature", "nan"),
+        ("capture", "--temperature", "-0.5"),
+        ("capture", "--top-p", "1.5"),
+        ("capture", "--max-tokens", "0"),
+        ("capture", "--stride", "0"),
+        ("replay", "--concurrency", "0"),
+        ("replay", "--top-logprobs", "-1"),
+        ("compare", "--tail-nats", "abc"),
+        ("compare", "--tail-nats", ""),
+        ("compare", "--tail-nats", "0.1,nan"),
+        ("compare", "--seed", "-1"),
+    ],
+)
+def test_a_number_that_never_could_work_is_a_usage_error(
+    wrong: tuple[str, str, str], capsys: Any
+) -> None:
+    action, option, value = wrong
+    ends = {
+        "capture": ["--base-url", "u", "--model", "m", "--prompts", "p", "--out", "o"],
+        "replay": ["--base-url", "u", "--model", "m", "--cases", "c", "--out", "o"],
+        "compare": ["a", "b", "--out", "o"],
+    }[action]
+    with pytest.raises(SystemExit) as ended:
+        main(["nll", action, *ends, option, value])
+    assert ended.value.code == 2
+    assert f"argument {option}: expected a" in capsys.readouterr().err
+
+
+def test_thresholds_are_numbers_once_each_and_have_a_default() -> None:
+    ends = ["nll", "compare", "a", "b", "--out", "o"]
+    parser = build_parser()
+    assert parser.parse_args(ends).tail_nats == (0.1, 0.5, 1.0)
+    assert parser.parse_args([*ends, "--tail-nats", "2,0.5,2"]).tail_nats == (2.0, 0.5)

@@ -127,7 +127,7 @@ def test_comparison_names_the_largest_delta_and_agrees_with_a_hand_calculation(
     tmp_path: Path,
 ) -> None:
     rng = np.random.default_rng(3)
-    base = {f"k{i:02d}": rng.normal(-2, 1, 12) for i in range(30)}
+    base = {f"k{i:02d}": -np.abs(rng.normal(2, 1, 12)) for i in range(30)}
     shift = {case: values - 0.05 - 0.01 * rng.normal(size=12) for case, values in base.items()}
     control = write(tmp_path / "c", [row(k, v.tolist()) for k, v in base.items()])
     candidate = write(tmp_path / "t", [row(k, v.tolist()) for k, v in shift.items()])
@@ -149,6 +149,61 @@ def test_comparison_names_the_largest_delta_and_agrees_with_a_hand_calculation(
             pure_only=False,
             seed=1,
         )
+
+
+BAD_ROWS: list[tuple[Any, str]] = [
+    (b"\xff", "not JSON"),
+    (b"[" * 100_000, "not JSON"),
+    (b"[]", "expected an object"),
+    ({"case_id": []}, "case_id: "),
+    ({"replicate": None}, "replicate: "),
+    ({"replicate": 0.5}, "replicate: "),
+    ({"outcome": 5}, "outcome: "),
+    ({"mode": None}, "mode: "),
+    ({"token_ids": None}, "token_ids: "),
+    ({"token_ids": [1 << 32]}, "token_ids: "),
+    ({"token_ids": [10**30]}, "token_ids: "),
+    ({"logprobs": 5}, "logprobs: "),
+    ({"logprobs": ["x"]}, "logprobs: "),
+    ({"logprobs": [math.nan]}, "logprobs: "),
+    ({"logprobs": [-1e308]}, "logprobs: "),
+    ({"logprobs": []}, "1 token_ids, 0 logprobs, 1 pure"),
+    ({"pure": 5}, "pure: "),
+    ({"pure": [True, True]}, "1 token_ids, 1 logprobs, 2 pure"),
+]
+
+
+@pytest.mark.parametrize(("bad", "told"), BAD_ROWS)
+def test_a_malformed_row_is_named_and_leaves_the_deltas_that_were_there(
+    tmp_path: Path, bad: Any, told: str
+) -> None:
+    sound = write(tmp_path / "s", [row("a", [-1.0]), row("b", [-1.0])])
+    write_deltas(sound, sound, tmp_path / "d")
+    before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
+    line = json.dumps(row("b", [-1.0]) | bad).encode() if isinstance(bad, dict) else bad
+    damaged = tmp_path / "x"
+    damaged.write_bytes(json.dumps(row("a", [-1.0])).encode() + b"\n" + line + b"\n")
+    for pair in ((sound, damaged), (damaged, sound)):
+        with pytest.raises(StoreError) as error:
+            write_deltas(*pair, tmp_path / "d")
+        assert f"{damaged} line 2: " in str(error.value) and told in str(error.value)
+    damaged.unlink()
+    assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_deltas_never_go_over_the_rows_that_they_are_of(tmp_path: Path) -> None:
+    rows = write(tmp_path / "c.json", [row("a", [-1.0])])
+    before = rows.read_bytes()
+    for target in (rows, tmp_path / "c"):  # whose sidecar is c.json
+        with pytest.raises(StoreError, match="is the input"):
+            write_deltas(rows, rows, target)
+    assert rows.read_bytes() == before and list(tmp_path.iterdir()) == [rows]
+
+
+def test_a_perplexity_beyond_all_numbers_is_infinite(tmp_path: Path) -> None:
+    rows = write(tmp_path / "c", [row("a", [-9e4])])
+    write_deltas(rows, rows, tmp_path / "d")
+    assert summarise(tmp_path / "d", thresholds=()).perplexity_control == math.inf
 
 
 PROGRAM = """
