@@ -12,6 +12,7 @@ from typing import Any
 
 from evalharness.arms.parallel import processes_of
 from evalharness.errors import PlanError
+from evalharness.margins import SMALLEST, margin_names, margin_problems
 from evalharness.pairing import (
     nll_label,
     nll_tables,
@@ -68,7 +69,11 @@ def judge_runs(runs: Sequence[Run], asked: Asked) -> Judgement:
 
 
 def refuse_unknown(run: Run, asked: Asked) -> None:
-    """Raise PlanError where a margin or scorer is asked for a suite that the run does not have."""
+    """Raise PlanError where a margin or scorer is asked for a suite that the run does not have.
+
+    Also where a margin has the form of another kind of suite, since it would replace the plan's
+    and gate nothing, and where a margin or alpha is too small for the statistics.
+    """
     names: set[str] = set()
     for nll in (False, True):
         for entry, mode in suite_modes(run.plan, nll=nll):
@@ -80,6 +85,11 @@ def refuse_unknown(run: Run, asked: Asked) -> None:
             f"{run.path} has no suite {', '.join(unknown)}; expected one of "
             f"{', '.join(sorted(names))}"
         )
+    three = "NATS_PER_TOKEN,TAIL_NATS,TAIL_SHARE"
+    for problem in margin_problems(asked.margins, run.plan["suites"], known=None, nats=three):
+        raise PlanError(f"--margin: {problem}")
+    if asked.alpha is not None and asked.alpha < SMALLEST:
+        raise PlanError(f"--alpha {asked.alpha}: expected a number of at least {SMALLEST:g}")
 
 
 def same_plan(runs: Sequence[Run]) -> None:
@@ -189,7 +199,7 @@ def _case_margins(
     """Yield (entry.mode, margin): an entry's own margin, else that of the suite it asks."""
     for entry, mode in suite_modes(plan, nll=False):
         suite = plan["suites"][entry]["suite"]
-        for name in (f"{entry}.{mode}", entry, f"{suite}.{mode}", suite):
+        for name in margin_names(entry, mode, suite):
             margin = margins.get(name)
             if isinstance(margin, float):
                 yield f"{entry}.{mode}", margin
@@ -199,12 +209,13 @@ def _case_margins(
 def _nll_margins(
     plan: Mapping[str, Any], margins: Mapping[str, MarginValue]
 ) -> Iterator[NllMargin]:
-    for suite, mode in suite_modes(plan, nll=True):
-        for name in (f"{suite}.{mode}", suite, f"nll.{mode}"):
+    """Yield each NLL mode's margins, found like `_case_margins`' and labelled as its tables."""
+    for entry, mode in suite_modes(plan, nll=True):
+        for name in margin_names(entry, mode, plan["suites"][entry]["suite"]):
             margin = margins.get(name)
             if isinstance(margin, NllMargin):
                 yield NllMargin(
-                    nll_label(suite, mode),
+                    nll_label(entry, mode),
                     margin.nats_per_token,
                     margin.tail_nats,
                     margin.tail_share,

@@ -14,6 +14,7 @@ from typing import Any
 
 from evalharness.checked_json import format_problem, parse_checked, read_checked
 from evalharness.errors import PlanError, StoreError
+from evalharness.margins import SMALLEST, margin_problems
 from evalharness.stored_cell import StoredCell, join_shards
 from evalharness.stored_rows import CaseNll, CaseScore, read_scores, verify_cell
 from evalharness.types import CellKey, Shard
@@ -125,8 +126,8 @@ def _plan_problems(plan: Mapping[str, Any]) -> Iterator[str]:
             yield f"sequence {plan['sequence']} names the control, or arms that it does not have"
         if len(set(plan["sequence"])) != len(plan["sequence"]):
             yield f"sequence {plan['sequence']} names an arm twice"
-    if not 0 < plan["alpha"] < 0.5:
-        yield f"alpha {plan['alpha']}, expected a number between 0 and 0.5"
+    if not SMALLEST <= plan["alpha"] < 0.5:
+        yield f"alpha {plan['alpha']}, expected a number of at least {SMALLEST:g}, below 0.5"
     levels = plan["concurrency"]
     if not levels or min(levels) < 1 or len(set(levels)) != len(levels):
         yield f"concurrency {levels}, expected different numbers of at least 1"
@@ -134,6 +135,8 @@ def _plan_problems(plan: Mapping[str, Any]) -> Iterator[str]:
         yield f"gate_concurrency {plan['gate_concurrency']} has levels that concurrency has not"
     if not 1 <= plan["replays"] <= 1_000:
         yield f"replays {plan['replays']}, expected 1 to 1000"
+    for problem in margin_problems(plan["margins"], plan["suites"], known=None):
+        yield f"margins: {problem}"
     for name, suite in plan["suites"].items():
         if not 1 <= suite["cases"] <= 10_000_000 or len(set(suite["modes"])) != len(suite["modes"]):
             yield f"suite {name}: {suite['cases']} cases in modes {suite['modes']}"

@@ -66,6 +66,8 @@ def _explain(error: Any, document: Document) -> Iterator[str]:
         wanted = error.validator_value if error.validator == "enum" else [error.validator_value]
         choices = " or ".join(str(choice) for choice in wanted)
         yield f"{where}: {at}: expected {choices}, found {_show(error.instance)}"
+    elif error.validator == "minLength":
+        yield f"{where}: {at}: expected text that is not empty, found {_show(error.instance)}"
     elif error.validator == "minProperties":
         count = error.validator_value
         yield f"{where}: {at}: expected at least {count} entries, found {len(error.instance)}"

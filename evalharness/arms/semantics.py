@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from pathlib import PurePath
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -30,7 +31,7 @@ RESERVED_ENV = {
     "VLLM_SERVER_DEV_MODE": "the harness needs it on to reset the prefix cache between cells",
     "EVALHARNESS_ROUTE_HITS_DIR": "the harness collects the counters of each launch",
 }
-_ENV_NAME = re.compile(r"^[A-Za-z_][A-Za-z0-9_]*$")
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def check_semantics(document: Document) -> None:
@@ -38,6 +39,7 @@ def check_semantics(document: Document) -> None:
     problems = [*_factors(document), *_control(document)]
     if not problems:
         problems = [*_listed(document), *_settings(document), *_targets(document)]
+        problems += _served(document)
     if not problems:
         problems = [*_clashes(document), *_sequence(document), *_repeats(document)]
     if problems:
@@ -99,15 +101,13 @@ def _settings(document: Document) -> Iterator[str]:
             if flag in RESERVED_ARGS:
                 where = document.where((*path, "args", index))
                 yield f"{where}: {flag} is the harness's own: {RESERVED_ARGS[flag]}"
-            if "\0" in arg:
-                yield f"{document.where((*path, 'args', index))}: an argument cannot hold NUL"
-        for name, value in block.get("env", {}).items():
-            yield from _env(document.where((*path, "env", name)), name, value)
+        for name in block.get("env", {}):
+            yield from _env(document.where((*path, "env", name)), name)
 
 
-def _env(where: str, name: str, value: str) -> Iterator[str]:
-    if not _ENV_NAME.match(name) or "\0" in value:
-        yield f"{where}: {printable(name)!r} is not the name and text of an environment variable"
+def _env(where: str, name: str) -> Iterator[str]:
+    if not _ENV_NAME.fullmatch(name):
+        yield f"{where}: {printable(name)!r} is not the name of an environment variable"
     elif name in RESERVED_ENV:
         yield f"{where}: {name} is the harness's own: {RESERVED_ENV[name]}"
     elif is_secret_name(name):
@@ -135,10 +135,22 @@ def _targets(document: Document) -> Iterator[str]:
             yield f"{where}: base_url: expected http(s)://host[:port], found another form"
         elif url.username or url.password or url.query or url.fragment:
             yield f"{where}: base_url: no user, password, query or fragment; use api_key_env"
-        if not _ENV_NAME.match(endpoint.get("api_key_env", "X")):
+        if not _ENV_NAME.fullmatch(endpoint.get("api_key_env", "X")):
             yield f"{where}: api_key_env: expected the NAME of an environment variable, not a key"
     if "model" in document.data and "endpoint" in document.data:
         yield f"{document.where(('endpoint',))}: give model or endpoint at the top, not both"
+
+
+def _served(document: Document) -> Iterator[str]:
+    """Yield each model whose folder has no name of its own to be served under."""
+    base = document.data.get("model", {})
+    blocks = [block for block in _blocks(document) if block[0] != ("server",)]
+    for path, block in [((), document.data), *blocks]:
+        model = block.get("model", base)
+        named = model.get("served_name") or base.get("served_name")
+        if "model" in block and not named and not PurePath(model["path"]).name:
+            where = document.where((*path, "model"))
+            yield f"{where}: model.path {model['path']!r} ends in no name; give model.served_name"
 
 
 def _clashes(document: Document) -> Iterator[str]:

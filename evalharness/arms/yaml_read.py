@@ -7,6 +7,7 @@ exist, so no tag can construct anything, and every error can name its line.
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +21,8 @@ from evalharness.text import printable
 Path = tuple[str | int, ...]
 MAX_NODES = 20_000
 MAX_DEPTH = 40
+# Larger numbers, and .nan and .inf, have no place in plan.json.
+LARGEST = 1e15
 _TAG = "tag:yaml.org,2002:"
 _SCALARS: dict[str, Callable[[str], Any]] = {
     "str": str,
@@ -30,6 +33,8 @@ _SCALARS: dict[str, Callable[[str], Any]] = {
     "bool": lambda text: text.lower() == "true",
     "null": lambda _text: None,
 }
+# Neither a command line, an environment nor a UTF-8 file can hold these.
+_NOT_TEXT = re.compile(r"[\0\ud800-\udfff]")
 
 
 class Document:
@@ -93,6 +98,7 @@ class Document:
             if not isinstance(key_node, ScalarNode):
                 raise ArmsError(f"{line}: a key must be a word, found a {key_node.id}")
             key = key_node.value
+            self._check_text(key, line)
             if str(key_node.tag) == f"{_TAG}merge":
                 raise ArmsError(f"{line}: merge keys (<<) are not supported; write the keys out")
             if key in result:
@@ -109,13 +115,29 @@ class Document:
                 f"{self.where(path)}: tag {printable(str(node.tag))} is not allowed; "
                 "expected plain text, a number, true, false or null"
             )
+        self._check_text(node.value, self.where(path))
         try:
-            return convert(node.value)
+            value = convert(node.value)
         except ValueError as error:
             raise ArmsError(
                 f"{self.where(path)}: {printable(node.value)[:60]!r} reads as {kind} but is none; "
                 "put it in quotes"
             ) from error
+        # NaN compares with nothing, so it is refused too
+        if isinstance(value, int | float) and not abs(value) <= LARGEST:
+            raise ArmsError(
+                f"{self.where(path)}: expected a number of at most {LARGEST:g} either way, found "
+                f"{printable(node.value)[:60]}; if it is text, put it in quotes"
+            )
+        return value
+
+    def _check_text(self, text: str, where: str) -> None:
+        found = _NOT_TEXT.search(text)
+        if found:
+            raise ArmsError(
+                f"{where}: {printable(text)[:60]!r} holds the character U+{ord(found[0]):04X}; "
+                "expected text without NUL and without half a surrogate pair"
+            )
 
     def _check_tag(self, node: Node, expected: str, path: Path) -> None:
         if str(node.tag) != f"{_TAG}{expected}":

@@ -50,6 +50,11 @@ def resource(text: str) -> tuple[str, float]:
         value = 0.0
     if not name or not 0 < value < 1e15:
         raise argparse.ArgumentTypeError(f"{text!r}: expected NAME=N with N above 0, as in GPU=4")
+    if name == "GPU" and not value.is_integer():
+        raise argparse.ArgumentTypeError(
+            f"{text!r}: expected a whole number of GPUs, as in GPU=1: Ray would put launches that "
+            "ask for a part of a card on one card, and each would slow the other"
+        )
     return name, value
 
 

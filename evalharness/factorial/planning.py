@@ -15,9 +15,11 @@ from typing import Any
 
 from evalharness import __version__
 from evalharness.arms import ArmsFile, PlannedLaunch
+from evalharness.checked_json import LARGEST
 from evalharness.errors import PlanError
 from evalharness.factorial.cells import shards_of
 from evalharness.manifest import Entry, Manifest
+from evalharness.margins import margin_problems
 from evalharness.registry import SUITES, suite_named
 from evalharness.store import read_json, write_json
 from evalharness.text import printable
@@ -46,7 +48,7 @@ def build_plan(
 ) -> dict[str, Any]:
     """Return plan.json's content (formats/plan.schema.json). Raises PlanError."""
     declared = file.plan or {}
-    _check(declared, manifest, asked.concurrency)
+    _check(declared, manifest, asked)
     _check_servers(file.arms, manifest)
     return {
         "format": "evalharness/plan/1",
@@ -150,7 +152,8 @@ def _entry(entry: Entry, declared: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _check(declared: Mapping[str, Any], manifest: Manifest, concurrency: Sequence[int]) -> None:
+def _check(declared: Mapping[str, Any], manifest: Manifest, asked: Asked) -> None:
+    concurrency = asked.concurrency
     problems = [
         *_margins(declared, manifest),
         *_scorers(declared, manifest),
@@ -162,6 +165,8 @@ def _check(declared: Mapping[str, Any], manifest: Manifest, concurrency: Sequenc
             f"plan.gate_concurrency asks for {_list(absent)}, the run has --concurrency "
             f"{_list(concurrency)}; add them there, or gate on fewer in the arms file"
         )
+    if abs(asked.seed) > LARGEST:
+        problems.append(f"--seed {asked.seed}: expected at most {LARGEST:g} either way")
     if problems:
         raise PlanError("\n".join(problems))
 
@@ -189,17 +194,10 @@ def _has(arm: Arm, words: Sequence[str]) -> bool:
 
 
 def _margins(declared: Mapping[str, Any], manifest: Manifest) -> Iterator[str]:
-    known = {*manifest.entries, *(suite.name for suite in SUITES)}
-    for name in declared.get("margins", {}):
-        entry, _, mode = name.partition(".")
-        if entry not in known:
-            yield (
-                f"plan.margins: no suite {printable(entry)!r}; expected one of "
-                f"{_list(sorted(known))}, or suite.mode"
-            )
-        elif mode and entry in manifest.entries and mode not in manifest.entries[entry].modes:
-            modes = _list(manifest.entries[entry].modes)
-            yield f"plan.margins: {entry} has no mode {printable(mode)!r} here; it has {modes}"
+    asked = {e.name: {"suite": e.suite, "modes": e.modes} for e in manifest.entries.values()}
+    known = {suite.name: {"suite": suite.name, "modes": suite.modes} for suite in SUITES}
+    for problem in margin_problems(declared.get("margins", {}), asked, known=known):
+        yield f"plan.margins: {problem}"
 
 
 def _speed(
@@ -209,9 +207,6 @@ def _speed(
     entries = [e for e in manifest.entries.values() if suite_named(e.suite).kind == "speed"]
     if "speed_repeats" in declared and not entries:
         yield f"plan.speed_repeats: manifest {manifest.name} has no speed suite; leave it out"
-    for entry in entries:
-        if any(name.partition(".")[0] == entry.name for name in declared.get("margins", {})):
-            yield f"plan.margins: {entry.name} is measured, not gated; leave it out"
     widest = max(concurrency)
     for entry in manifest.entries.values():
         waves = entry.options.get("waves", 2)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from evalharness.cli.executors import resource
 from tests.e2e.fake_run import ROOT, FakeFactorial
 
 # Any import of Ray fails, as where the extra is not installed; what was tried is printed.
@@ -75,3 +77,11 @@ def test_options_that_need_ray_are_refused_without_it(tmp_path: Path) -> None:
     code, output = work.finish("--executor", "ray", "--resources", "GPU=none")
     assert code == 2
     assert "expected NAME=N with N above 0" in output
+
+
+def test_a_launch_asks_for_whole_gpus_and_any_part_of_a_cpu() -> None:
+    for text in ("GPU=1.5", "GPU=0.5", "GPU=0.00001", "GPU=nan", "GPU=0"):
+        with pytest.raises(argparse.ArgumentTypeError, match="expected"):
+            resource(text)
+    assert resource("GPU=4") == ("GPU", 4.0)
+    assert resource("CPU=0.5") == ("CPU", 0.5)

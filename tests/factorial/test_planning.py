@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 from pathlib import Path
+from typing import Any
 
 import jsonschema
 import pytest
@@ -33,6 +34,9 @@ plan: {{alpha: 0.025, margins: {margins}, gate_concurrency: {gate}, scorers: {sc
 """
 
 
+NATS = "{nats_per_token: 0.002, tail_nats: 0.5, tail_share: 0.001}"
+
+
 def plan_of(
     margins: str = "{schema: 0.1}", gate: str = "[1, 4]", scorers: str = "{}", seed: int = 7
 ) -> dict[str, object]:
@@ -57,14 +61,22 @@ def test_the_plan_has_its_format() -> None:
     [
         ({"margins": "{shcema: 0.1}"}, "plan.margins: no suite 'shcema'"),
         ({"margins": "{schema.tools: 0.1}"}, "plan.margins: schema has no mode 'tools'"),
+        ({"margins": "{schema.: 0.1}"}, "plan.margins: schema has no mode '' here; it has prompt"),
+        ({"margins": "{bfcl.chat: 0.1}"}, "plan.margins: bfcl has no mode 'chat'"),
+        ({"margins": f"{{schema: {NATS}}}"}, "plan.margins: schema: scored right or wrong"),
+        (
+            {"margins": "{nll.decode: 0.1}"},
+            "scored by log-probabilities (nll); expected a mapping",
+        ),
+        ({"seed": 10**20}, "--seed 100000000000000000000: expected at most 1e+15"),
         ({"scorers": "{schema: other/9}"}, "plan.scorers: schema has no 'other/9'"),
         ({"scorers": "{nosuch: strict/1}"}, "plan.scorers: no suite 'nosuch'"),
         ({"gate": "[1, 8]"}, "plan.gate_concurrency asks for 8, the run has --concurrency 1, 4"),
     ],
 )
-def test_a_plan_that_cannot_be_kept_is_refused(change: dict[str, str], said: str) -> None:
+def test_a_plan_that_cannot_be_kept_is_refused(change: dict[str, Any], said: str) -> None:
     with pytest.raises(PlanError) as caught:
-        plan_of(**change)  # type: ignore[arg-type]
+        plan_of(**change)
     assert said in str(caught.value)
 
 
