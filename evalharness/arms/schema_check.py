@@ -68,6 +68,8 @@ def _explain(error: Any, document: Document) -> Iterator[str]:
         yield f"{where}: {at}: expected {choices}, found {_show(error.instance)}"
     elif error.validator == "minLength":
         yield f"{where}: {at}: expected text that is not empty, found {_show(error.instance)}"
+    elif error.validator == "uniqueItems":
+        yield f"{where}: {at}: expected each value once, found {_show(error.instance)}"
     elif error.validator == "minProperties":
         count = error.validator_value
         yield f"{where}: {at}: expected at least {count} entries, found {len(error.instance)}"

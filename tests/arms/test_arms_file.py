@@ -95,6 +95,11 @@ def test_partial_factorial_fills_in_the_control() -> None:
         (("gsm8k: 0.1", "nll: {nats_per_token: .inf}"), 11, "found .inf"),
         (("gsm8k: 0.1", "nll: {nats_per_token: 1e400}"), 11, "found 1e400"),
         (("gsm8k: 0.1", "gsm8k: 1e-17"), 11, "expected at least 1e-09"),
+        (
+            ("alpha: 0.025", "alpha: 0.025\n  gate_concurrency: [4, 4]"),
+            11,
+            "expected each value once",
+        ),
         (("alpha: 0.025", "alpha: .nan"), 10, "found .nan"),
         (("alpha: 0.025", "alpha: 1e-17"), 10, "expected at least 1e-09, found 1e-17"),
         (
