@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,8 @@ from evalharness.stats import BootstrapInterval, cluster_bootstrap
 
 RESAMPLES = 10_000
 CONFIDENCE = 0.95
+# The mean has no trustworthy interval with fewer cases: what the verdicts ask for as well.
+MIN_CASES = 60
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +78,14 @@ def render(found: Comparison) -> str:
     lines = [
         f"{cases} cases, {int(summary.sizes.sum())} tokens, {summary.nulls} null or clamped, "
         f"{len(found.excluded)} cases excluded",
-        f"mean delta per token  {_interval(found.token_mean)} nats (candidate minus control)",
-        f"mean delta per case   {_interval(found.case_mean)} nats",
+        f"mean delta per token  {_mean(found.token_mean, cases)} nats (candidate minus control)",
+        f"mean delta per case   {_mean(found.case_mean, cases)} nats",
     ]
+    if cases < MIN_CASES:
+        lines.append(f"no interval of the mean: {cases} cases, a mean NLL needs {MIN_CASES}")
     lines += [f"share of |delta| > {t:g}  {_interval(one)}" for t, one in found.shares.items()]
     lines += [f"quantile {q:g} of delta  {value:+.6g}" for q, value in summary.quantiles.items()]
-    if summary.maximum is not None:
-        top = summary.maximum
-        lines.append(
-            f"largest |delta|  {top.delta:+.6g} at case {top.case_id}, position {top.position}, "
-            f"token id {top.token_id} (a sample extreme: no interval)"
-        )
+    lines += _largest(summary)
     lines.append(
         f"perplexity  control {summary.perplexity_control:.6g}, "
         f"candidate {summary.perplexity_candidate:.6g}"
@@ -94,5 +94,25 @@ def render(found: Comparison) -> str:
     return "\n".join(lines) + "\n"
 
 
+def _largest(summary: Summary) -> list[str]:
+    top = summary.maximum
+    if top is None:
+        return []
+    if top.delta == 0:
+        known = " that both sides have" if summary.nulls else ""
+        return [f"largest |delta|  none: every token delta{known} is exactly zero"]
+    return [
+        f"largest |delta|  {top.delta:+.6g} at case {top.case_id}, position {top.position}, "
+        f"token id {top.token_id} (a sample extreme: no interval)"
+    ]
+
+
+def _mean(one: BootstrapInterval, cases: int) -> str:
+    return _interval(one) if cases >= MIN_CASES else f"{one.estimate:+.6g}"
+
+
 def _interval(one: BootstrapInterval) -> str:
+    """Write estimate and limits; no limits where they have no width, which bounds nothing."""
+    if one.lower == one.upper or math.isnan(one.lower):
+        return f"{one.estimate:+.6g} (no interval: every case has the same value)"
     return f"{one.estimate:+.6g} [{one.lower:+.6g}, {one.upper:+.6g}]"

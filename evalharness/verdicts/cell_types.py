@@ -131,7 +131,8 @@ class TokenExtreme:
 class NllSummary:
     """NLL deltas of one arm against control (nats); the token-weighted mean has the interval.
 
-    `interval` is the (1 - 2 alpha) studentized cluster-bootstrap interval, clusters = cases.
+    `interval` is the (1 - 2 alpha) studentized cluster-bootstrap interval, clusters = cases;
+    NaN where the cases cannot carry one (fewer than 60, or none that moved).
     `tail_share` is the share of tokens with |delta| > tail_nats; a value that is null under
     the candidate only counts as one. `pure_*` repeat the mean on pure-decode tokens.
     """

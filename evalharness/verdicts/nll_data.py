@@ -7,7 +7,8 @@ under the candidate alone counts as exceeding any tail threshold.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +16,13 @@ from numpy.typing import NDArray
 from evalharness.stats import Equivalence, Interval, ratio_equivalence
 from evalharness.verdicts.cell_types import NllSummary, TokenExtreme
 from evalharness.verdicts.inputs import BoolCube, FloatCube, NllTable
+from evalharness.verdicts.nll_measured import MIN_CASES
 
 RESAMPLES = 10_000
 # A case whose mean delta is within this share of the margin counts as unmoved, and the share is
 # taken off the margin: float rounding in a few cases would otherwise decide the studentized value.
 RESOLUTION = 0.01
+NO_INTERVAL = Interval(math.nan, math.nan)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,6 +104,18 @@ def _largest(d: Deltas) -> TokenExtreme | None:
     )
 
 
+def _carried(
+    interval: Interval, sums: NDArray[np.float64], sizes: NDArray[np.float64], *, resolution: float
+) -> Interval:
+    """Return the interval of a mean, or none where its cases cannot carry one.
+
+    Too few cases have no trustworthy one; where no case moved by more than the resolution, its
+    whole width is that resolution and not what was seen.
+    """
+    moved = np.abs(sums) > resolution * sizes
+    return interval if sums.size >= MIN_CASES and bool(moved.any()) else NO_INTERVAL
+
+
 @dataclass(frozen=True, slots=True)
 class _Pure:
     tokens: int | None
@@ -121,16 +136,21 @@ def _pure(d: Deltas, mean: Equivalence, *, alpha: float, seed: int) -> _Pure:
     apart = ratio_equivalence(
         sums, sizes, margin=1.0, n_resamples=RESAMPLES, seed=seed, alpha=alpha
     )
-    return _Pure(int(sizes.sum()), apart.estimate, apart.interval)
+    interval = _carried(apart.interval, sums, sizes, resolution=0.0)
+    return _Pure(int(sizes.sum()), apart.estimate, interval)
 
 
 def mean_of(
     d: Deltas, *, margin_nats: float, alpha: float, seed: int
 ) -> tuple[Equivalence, int] | None:
-    """Return the test of the token-weighted mean and its number of cases; None below two."""
+    """Return the test of the token-weighted mean and its number of cases; None below two.
+
+    Its interval is NaN where the cases cannot carry one: fewer than 60, or none that moved.
+    """
     sums, sizes = sums_and_sizes(d, d.usable)
     if sums.size < 2:
         return None
+    resolution = margin_nats * RESOLUTION
     test = ratio_equivalence(
         sums,
         sizes,
@@ -138,9 +158,10 @@ def mean_of(
         n_resamples=RESAMPLES,
         seed=seed,
         alpha=alpha,
-        resolution=margin_nats * RESOLUTION,
+        resolution=resolution,
     )
-    return test, int(sums.size)
+    interval = _carried(test.interval, sums, sizes, resolution=resolution)
+    return replace(test, interval=interval), int(sums.size)
 
 
 def summarise(

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 from evalharness.errors import ManifestError, StoreError
-from evalharness.nll.compare import compare, render
+from evalharness.nll.compare import MIN_CASES, compare, render
 from evalharness.nll.deltas import ROW, sidecar, summarise, write_deltas
+from evalharness.verdicts.nll_measured import MIN_CASES as JUDGED
 
 
 def row(case_id: str, logprobs: Sequence[float | None], **changes: Any) -> dict[str, Any]:
@@ -245,3 +246,29 @@ def test_ten_million_tokens_are_summarised_under_one_gib(tmp_path: Path) -> None
     assert int(peak_mib) < 1024, f"{peak_mib} MiB"
     assert abs(float(median)) < 1e-3
     assert sidecar(tmp_path / "d").is_file()
+
+
+@pytest.mark.parametrize(("cases", "carried"), [(59, False), (60, True)])
+def test_a_mean_of_too_few_cases_is_written_without_an_interval(
+    tmp_path: Path, cases: int, carried: bool
+) -> None:
+    assert MIN_CASES == JUDGED
+    names = [f"c{i:03d}" for i in range(cases)]
+    control = write(tmp_path / "c", [row(one, [-1.0, -2.0]) for one in names])
+    candidate = write(
+        tmp_path / "t", [row(one, [-1.0, -2.0 - i / 1000]) for i, one in enumerate(names)]
+    )
+    found = compare(control, candidate, tmp_path / "d", thresholds=(0.01,), pure_only=False, seed=7)
+    text = render(found)
+    means = [line for line in text.splitlines() if line.startswith("mean delta")]
+    assert len(means) == 2 and all(("[" in line) == carried for line in means)
+    assert (f"no interval of the mean: {cases} cases, a mean NLL needs 60" in text) != carried
+
+
+def test_equal_tokens_have_no_interval_and_no_largest_delta(tmp_path: Path) -> None:
+    both = [write(tmp_path / one, [row(f"c{i}", [-1.0]) for i in range(60)]) for one in "ct"]
+    found = compare(*both, tmp_path / "d", thresholds=(0.01,), pure_only=False, seed=7)
+    text = render(found)
+    assert "[" not in text and text.count("no interval: every case has the same value") == 3
+    assert "largest |delta|  none: every token delta is exactly zero" in text
+    assert "a sample extreme" not in text

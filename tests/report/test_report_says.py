@@ -103,6 +103,14 @@ def test_an_interval_without_width_is_none(small: dict[str, Any]) -> None:
     assert lengths == [[None, None]] * 2
 
 
+def test_a_mean_of_equal_tokens_has_no_interval(small: dict[str, Any]) -> None:
+    summaries = [cell[side] for cell in small["nll"]["cells"] for side in ("summary", "aa")]
+    assert len(summaries) == 4
+    for summary in summaries:
+        assert summary["estimate"] == 0 and summary["interval"] == [None, None]
+    assert "(-0.00010, +0.00010)" not in render_html(small)
+
+
 def test_a_control_that_is_never_right_and_answers_cut_off_are_limits(tmp_path: Path) -> None:
     def outcome(key: CellKey, index: int) -> str:
         if key.suite == "gsm8k":

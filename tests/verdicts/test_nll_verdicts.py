@@ -203,6 +203,20 @@ def test_equal_bits_are_admitted_and_one_tiny_difference_does_not_change_that() 
     assert "exactly zero" in cell_of(nll_table({"hc": zero, "aa": zero})).notes[0]
 
 
+def test_a_mean_has_an_interval_only_where_its_cases_can_carry_one() -> None:
+    """Without a moved case the width is the test's own resolution; below 60 cases none holds."""
+    zero, dust = np.zeros(80 * 46), np.full(80 * 46, 1e-6)
+    for shift in (zero, dust):
+        flat = cell_of(nll_table({"hc": shift, "aa": zero}))
+        assert flat.verdict == "admitted" and flat.summary is not None and flat.aa is not None
+        for limits in (flat.summary.interval, flat.summary.pure_interval, flat.aa.interval):
+            assert limits is not None and np.isnan(limits).all()
+    for cases, carried in ((59, False), (60, True)):
+        shifts = {"hc": noise(1, cases=cases), "aa": noise(2, cases=cases)}
+        few = cell_of(nll_table(shifts, cases=cases)).summary
+        assert few is not None and bool(np.isfinite(few.interval).all()) == carried
+
+
 def test_effects_on_nll() -> None:
     shifts = {
         "hc": noise(1) - 0.02, "moe": noise(2), "hc+moe": noise(3) - 0.02, "aa": noise(4),
