@@ -217,8 +217,9 @@ def _fetch_hub(source: Source) -> Path:
         datasets = importlib.import_module("datasets")
     except ImportError as error:
         raise ManifestError(
-            f"data of {source.label}: the package `datasets` is not installed ({error}); install "
-            f"evalharness[data], or set EVALHARNESS_DATA to a folder with {source.file}"
+            f"data of {source.label}: the package `datasets` is not installed ({error}); `pip "
+            f"install '.[data]'` in the clone, or set EVALHARNESS_DATA to a folder with "
+            f"{source.file}"
         ) from error
     try:
         table = datasets.load_dataset(

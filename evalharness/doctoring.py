@@ -69,8 +69,8 @@ def _vllm(python: str) -> Iterator[Check]:
             "vllm",
             "missing",
             f"not found by {python}",
-            "pip install 'evalharness[cpu]' (or [gpu]), or set server.python in the arms file; "
-            "a running server can be used as endpoint without it",
+            "`pip install '.[gpu]'` (or '.[cpu]') in the clone, or set server.python in the arms "
+            "file; a running server can be used as endpoint without it",
         )
     elif len(builds) > 1:
         yield Check(

@@ -100,7 +100,10 @@ def _entry(name: str, body: Mapping[str, Any], *, place: str) -> dict[str, Any]:
 def _source(stated: str | Mapping[str, str], *, place: str) -> Source:
     if isinstance(stated, str):
         if stated not in KNOWN:
-            raise ManifestError(f"{place}: {stated!r} is unknown; expected {', '.join(KNOWN)}")
+            raise ManifestError(
+                f"{place}: {stated!r} is unknown; expected {', '.join(KNOWN)}, or a mapping "
+                "such as {kind: packaged, id: NAME, revision: '1'} (data_files/NAME.jsonl)"
+            )
         return KNOWN[stated]
     try:
         return Source(**stated)  # type: ignore[arg-type]  # kind is checked with the manifest

@@ -223,13 +223,20 @@ def _nll_margins(
                 break
 
 
+def _margin_text(value: MarginValue | None) -> str:
+    if not isinstance(value, NllMargin):
+        return "none" if value is None else f"{value:g}"
+    return f"{value.nats_per_token:g},{value.tail_nats:g},{value.tail_share:g}"
+
+
 def changes(runs: Sequence[Run], asked: Asked) -> Iterator[str]:
     """Yield every way in which the question, or a file, is no longer what the plan froze."""
     plan = runs[0].plan
     declared = _margins(plan["margins"])
     for name, value in asked.margins.items():
         if declared.get(name) != value:
-            yield f"margin {name}: plan {declared.get(name, 'none')}, asked {value}"
+            frozen = _margin_text(declared.get(name))
+            yield f"margin {name}: plan {frozen}, asked {_margin_text(value)}"
     if asked.alpha is not None and asked.alpha != plan["alpha"]:
         yield f"alpha: plan {plan['alpha']}, asked {asked.alpha}"
     for name, frozen in declared_scorers(plan).items():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import socket
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -61,9 +63,18 @@ class RunState:
 def read_state(run: Path) -> RunState:
     """Read the state. Raises StoreError where there is no run, or a file of it is damaged."""
     plan = read_checked(run / "plan.json", "plan", error=StoreError)
-    lock = run / ".lock"
-    holder = lock.read_text("utf-8", "replace") if lock.exists() else ""
-    return RunState(str(run), plan, tuple(_cells(run)), holder.strip())
+    return RunState(str(run), plan, tuple(_cells(run)), _holder(run / ".lock"))
+
+
+def _holder(lock: Path) -> str:
+    """Return who drives the run by its lock file; "" where that process is gone from this host."""
+    if not lock.is_file():
+        return ""
+    text = lock.read_text("utf-8", "replace").strip()
+    said = re.match(r"process (\d{1,9}) on (\S+)", text)
+    if said and said[2] == socket.gethostname() and not Path("/proc", said[1]).exists():
+        return "nobody drives it now"
+    return text
 
 
 def _cells(run: Path) -> Iterator[CellView]:

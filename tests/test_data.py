@@ -80,7 +80,7 @@ def test_absent_data_is_named_with_the_remedy(empty: Path) -> None:
 
 def test_a_failing_hub_and_a_missing_package(empty: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "datasets", None)
-    with pytest.raises(ManifestError, match=r"evalharness\[data\]"):
+    with pytest.raises(ManifestError, match=r"pip install '\.\[data\]'"):
         fetch(KNOWN["gsm8k"])
 
     def load_dataset(*_args: Any, **_options: Any) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from evalharness import data
 from evalharness.cli.main import main
+from evalharness.cli.manifest import EXAMPLE
 from evalharness.errors import ManifestError, StoreError
 from evalharness.manifest import (
     entry_cases,
@@ -230,3 +231,9 @@ def test_show_prints_a_case_and_its_request(capsys: pytest.CaptureFixture[str]) 
     assert shown["expected"]["gold"] == "22"
     assert "5 trays of 12 rolls" in shown["body"]["messages"][0]["content"]
     assert main(["manifest", "show", path, "--case", "nope"]) == 2
+
+
+def test_the_example_of_the_help_text_works() -> None:
+    (command,) = [line for line in EXAMPLE.splitlines() if " show " in line]
+    _, _, _, file, _, case = command.split()
+    assert case in load_manifest(ROOT / file).entries["bfcl"].case_ids

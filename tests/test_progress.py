@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import re
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -161,3 +163,20 @@ def test_a_damaged_file_is_named_to_the_watcher(tmp_path: Path, name: str, chang
     path.write_text(json.dumps(value))
     with pytest.raises(StoreError, match=re.escape(str(path))):
         read_state(run)
+
+
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        (f"process {os.getpid()} on {socket.gethostname()} since 2026", "since 2026"),
+        (f"process 999999999 on {socket.gethostname()} since 2026", "nobody drives it now"),
+        ("process 1 on another-host since 2026", "process 1 on another-host"),
+        ("", ""),
+    ],
+)
+def test_who_drives_a_run(said: str, shown: str, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    write_run(run)
+    (run / ".lock").write_text(said)
+    holder = read_state(run).holder
+    assert shown in holder and bool(shown) == bool(holder)

@@ -18,7 +18,7 @@ def add_cluster_options(parser: Any) -> None:
         "--executor",
         choices=("local", "ray"),
         default="local",
-        help="where the work is done (local); ray needs evalharness[ray]",
+        help="where the work is done (local); ray needs the [ray] extra",
     )
     parser.add_argument(
         "--ray-address",

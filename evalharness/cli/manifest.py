@@ -13,7 +13,7 @@ EXAMPLE = (
     "examples:\n"
     "  evalharness manifest build manifests/recipes/api80.json --out manifests/api80.json\n"
     "  evalharness manifest verify manifests/*.json\n"
-    "  evalharness manifest show manifests/api80.json --case parallel_96"
+    "  evalharness manifest show manifests/api80.json --case parallel_6"
 )
 
 

@@ -21,7 +21,7 @@ def add_parser(subparsers: Any) -> None:
         epilog=EXAMPLE,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("suite", metavar="SUITE", help="bfcl, schema or gsm8k")
+    parser.add_argument("suite", metavar="SUITE", help="bfcl, schema, gsm8k, or one that you added")
     parser.add_argument("--input", type=Path, required=True, metavar="FILE", help="vector rows")
     parser.add_argument("--output", type=Path, required=True, metavar="FILE", help="verdict rows")
     parser.add_argument(

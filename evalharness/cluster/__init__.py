@@ -21,8 +21,8 @@ def require_ray() -> None:
 
     if importlib.util.find_spec("ray") is None:
         raise HarnessError(
-            "--executor ray: the package ray is not installed here; install evalharness[ray] on "
-            "this machine and on every node of the cluster"
+            "--executor ray: the package ray is not installed here; "
+            "`pip install '.[ray]'` in the clone, here and on every node of the cluster"
         )
 
 

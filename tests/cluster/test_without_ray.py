@@ -64,7 +64,7 @@ def test_ray_asked_for_and_not_installed(command: str, tmp_path: Path) -> None:
     }[command]
     code, output = without_ray([*arguments, "--executor", "ray"])
     assert code == 2, output
-    assert "install evalharness[ray]" in output
+    assert "pip install '.[ray]'" in output
     assert "Traceback" not in output
 
 
