@@ -13,7 +13,7 @@ from evalharness.verdicts.cell_types import CellVerdict, NllCellVerdict, Underly
 from evalharness.verdicts.inputs import PlanFacts
 from evalharness.verdicts.precedence import combine
 from evalharness.verdicts.types import ArmVerdict
-from evalharness.verdicts.wording import p_text
+from evalharness.verdicts.wording import floor_text, never_right, p_text
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ def _reason(cells: ArmCells, verdict: Underlying, *, adjusted: Adjusted, plan: P
         return "nothing gates: no suite has a margin at a gate concurrency"
     if verdict == "admitted":
         after = f"adjusted {p_text(adjusted.worst)}, alpha {plan.alpha:g}"
-        return f"all {len(gates)} gate cells pass; {after}"
+        return f"all {len(gates)} gate cells pass; {after}{_floor(gates)}"
     if verdict == "incomplete" and cells.unserved:
         return "; ".join(cells.unserved)
     if verdict == "incomplete" and cells.missing:
@@ -102,6 +102,15 @@ def _reason(cells: ArmCells, verdict: Underlying, *, adjusted: Adjusted, plan: P
             f"adjusted {p_text(adjusted.worst)}, alpha {plan.alpha:g}"
         )
     return f"{_where(deciding[0])}: {deciding[0].reason}{_in_all(deciding, verdict)}"
+
+
+def _floor(gates: list[CellVerdict | NllCellVerdict]) -> str:
+    """Name the suites and levels at which the control has nothing right, "" where none is so."""
+    levels: dict[str, list[str]] = {}
+    for cell in gates:
+        if isinstance(cell, CellVerdict) and never_right(cell.table):
+            levels.setdefault(f"{cell.suite}.{cell.mode}", []).append(f"C{cell.concurrency}")
+    return floor_text(", ".join(" ".join((s, *c)) for s, c in levels.items())) if levels else ""
 
 
 def _in_all(deciding: list[CellVerdict | NllCellVerdict], verdict: Underlying) -> str:

@@ -21,7 +21,8 @@ from evalharness.verdicts.wording import cell_notes, cell_reason, need_text
 
 @dataclass(frozen=True, slots=True)
 class _Needed:
-    """Cases that an undecided cell would need; None where it is not undecided or none would do."""
+    """Cases that an undecided cell would need; None where it is not undecided, where cases are
+    unobserved, or where none would do."""
 
     if_equal: int | None
     as_observed: int | None
@@ -45,6 +46,9 @@ def _after_aa(verdict: Underlying, aa: AaCheck | None) -> Underlying:
 
 def _needed(m: Measured, verdict: Underlying, alpha: float) -> _Needed:
     if verdict != "undecided" or m.margin is None or m.worst.p <= alpha:
+        return _Needed(None, None)
+    if m.pair.unobserved.any():
+        # it would rest on losses that nobody saw: what is lacking is answers, not cases
         return _Needed(None, None)
     counts = effective_counts(m.pair.differences("worst"))
     return _Needed(

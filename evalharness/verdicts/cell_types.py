@@ -70,8 +70,8 @@ class CellVerdict:
     best. `lower`, `upper`: the (1 - 2 alpha) score interval. `cases_needed_if_equal` (80%
     power of this cell alone) assumes the arms truly equal, `cases_needed_as_observed` the
     difference seen (None: no number would do). Where no case differed, the first assumes one
-    that does, and the second is what passes if none ever differs. `smallest_margin` is the
-    smallest that this table would have admitted.
+    that does, and the second is what passes if none ever differs; both are None where cases are
+    unobserved. `smallest_margin` is the smallest that this table would have admitted.
     """
 
     arm: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from evalharness.verdicts.cell_types import Underlying
+from evalharness.verdicts.cell_types import Discordance, Underlying
 from evalharness.verdicts.gate import Counts
 from evalharness.verdicts.measured import Measured
 from evalharness.verdicts.types import AaCheck
@@ -40,11 +40,30 @@ def need_text(equal: int | None, as_seen: int | None, *, counts: Counts, n: int)
     )
 
 
+def never_right(table: Discordance) -> bool:
+    """Whether the control has no case right that an arm could lose."""
+    return table.both_right + table.losses == 0
+
+
+def floor_text(where: str) -> str:
+    """Return what takes the worth from an admission: no case was there to be lost."""
+    return f" ({where}: the control is right in none, no loss could show)"
+
+
+def _seen(m: Measured) -> str:
+    """Return the wins and losses, and which of them nobody saw."""
+    table = m.pair.discordance()
+    hidden = m.pair.unobserved
+    text = f"{table.wins} wins, {table.losses} losses in {table.n}"
+    if not hidden.any():
+        return text
+    return f"{text}; {int(hidden.sum())} of {hidden.size} unobserved, counted against the arm"
+
+
 def cell_reason(
     m: Measured, verdict: Underlying, *, alpha: float, aa: AaCheck | None, need: str
 ) -> str:
-    table = m.pair.discordance()
-    seen = f"{table.wins} wins, {table.losses} losses in {table.n}"
+    seen = _seen(m)
     if m.margin is None:
         return f"no margin declared for {m.table.suite}: described, not judged ({seen})"
     at = f"{p_text(m.worst.p)} at {points(m.margin)}, alpha {alpha:g} ({seen})"
@@ -59,7 +78,9 @@ def cell_reason(
         return f"the margin is held ({at}), but {aa.reason}: nobody is admitted here"
     if verdict == "undecided":
         return f"a loss of {points(m.margin)} is not excluded: {at}{need}"
-    return f"a loss of {points(m.margin)} or more is excluded: {at}"
+    excluded = f"a loss of {points(m.margin)} or more is excluded: {at}"
+    where = f"{m.table.suite}.{m.table.mode} C{m.table.concurrency}"
+    return excluded + (floor_text(where) if never_right(m.pair.discordance()) else "")
 
 
 def cell_notes(

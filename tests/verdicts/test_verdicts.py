@@ -63,6 +63,38 @@ def test_unobserved_on_both_sides_is_a_loss_at_worst() -> None:
     assert (found.unobserved_control, found.unobserved_candidate) == (4, 4)
 
 
+def test_losses_that_nobody_saw_are_said_and_give_no_number_of_cases() -> None:
+    lost = hide(table({"hc": (0, 0), "aa": (0, 0)}, n=4, right=2), "hc", slice(0, 4))
+    found = judge(plan(), [lost]).arms[0]
+    (cell,) = found.cells
+    assert cell.verdict == found.verdict == "undecided"
+    seen = "(0 wins, 2 losses in 4; 4 of 4 unobserved, counted against the arm)"
+    assert seen in cell.reason and seen in found.reason
+    assert (cell.cases_needed_if_equal, cell.cases_needed_as_observed) == (None, None)
+    assert "80% power" not in cell.reason
+    (whole,) = judge(plan(), [table({"hc": (0, 2), "aa": (0, 0)}, n=4, right=2)]).arms[0].cells
+    assert "unobserved" not in whole.reason and whole.cases_needed_if_equal is not None
+
+
+def test_an_admission_where_the_control_is_never_right_says_so() -> None:
+    facts = plan(suites=(("bfcl", "tools"), ("schema", "prompt")), gate_concurrency=(1, 4),
+                 margins=(("bfcl", 0.1), ("schema", 0.1)))  # fmt: skip
+    tables = [
+        table(EQUAL, suite=suite, mode=mode, concurrency=level, right=right)
+        for suite, mode, right in (("bfcl", "tools", 54), ("schema", "prompt", 0))
+        for level in (1, 4)
+    ]
+    found = judge(facts, tables)
+    assert (found.arms[0].verdict, found.exit_code) == ("admitted", 0)
+    end = ": the control is right in none, no loss could show)"
+    assert found.arms[0].reason.endswith(f" (schema.prompt C1 C4{end}")
+    for cell in found.arms[0].cells:
+        here = f" ({cell.suite}.{cell.mode} C{cell.concurrency}{end}"
+        assert cell.reason.endswith(here) == (cell.suite == "schema")
+    one_right = table(EQUAL, right=1)
+    assert "right in none" not in judge(plan(), [one_right]).arms[0].reason
+
+
 def test_unobserved_cases_that_cannot_flip_leave_the_verdict() -> None:
     few = hide(table(EQUAL, n=400, right=330), "hc", slice(0, 2))
     assert verdict_of(plan(), few) == ("admitted", 0)
