@@ -27,6 +27,17 @@ def margin_names(entry: str, mode: str, suite: str) -> tuple[str, ...]:
     return f"{entry}.{mode}", entry, f"{suite}.{mode}", suite
 
 
+def margin_for(margins: Mapping[str, Any], entry: str, mode: str, suite: str) -> Any:
+    """Return the margin that counts for a mode; None where none is given."""
+    names = margin_names(entry, mode, suite)
+    return next((margins[name] for name in names if name in margins), None)
+
+
+def idle_margins(margins: Mapping[str, Any], asked: Entries) -> list[str]:
+    """Return the names of the margins that apply to no mode of the entries asked."""
+    return [name for name in margins if not _reached(name, asked)]
+
+
 def margin_problems(
     margins: Mapping[str, Any], asked: Entries, *, known: Entries | None, nats: str = NATS
 ) -> Iterator[str]:

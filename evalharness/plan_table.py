@@ -1,6 +1,7 @@
 """What `evalharness plan` says: cases for a margin, the margin of a suite, and the table.
 
-Pure: numbers in, values and text out. Margins and discordance are fractions of cases.
+Pure: numbers in, values and text out. Margins and discordance are fractions of cases; margins
+of log-probabilities are nats and a share of tokens, and have rules of their own.
 """
 
 from __future__ import annotations
@@ -11,11 +12,14 @@ from dataclasses import dataclass
 from evalharness.stats import (
     EXACT_LIMIT,
     admission_probability,
+    clopper_pearson,
     noninferiority,
     required_cases,
     smallest_admitted_margin,
     smallest_margin,
 )
+from evalharness.verdicts.nll_measured import MIN_CASES
+from evalharness.verdicts.nll_tail import cases_to_bound
 
 TABLE_MARGINS = (0.01, 0.02, 0.03, 0.05, 0.10)
 TABLE_DISCORDANCE = (0.02, 0.05, 0.10)
@@ -55,6 +59,19 @@ class SuiteReach:
     power_at_margin: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class NllReach:
+    """What cases of log-probabilities can bound at best, with no token moved: the share of
+    cases with a moved token, and with it the tail's share of tokens (None where the tokens of
+    a case are not known)."""
+
+    cases: int
+    alpha: float
+    tokens_per_case: float | None
+    share_of_cases: float
+    tail_share: float | None
+
+
 def cases_needed(
     margin: float, discordance: float, *, alpha: float = 0.025, power: float = 0.8
 ) -> CasesNeeded:
@@ -86,6 +103,28 @@ def _loss_budget(cases: int, margin: float, alpha: float) -> int | None:
     return low if low >= 0 else None
 
 
+def can_admit(cases: int, margin: float, *, alpha: float) -> bool:
+    """Say whether the gate admits at this margin where no case differs."""
+    return noninferiority(0, 0, cases, margin, alpha).verdict == "admitted"
+
+
+def nll_reach(cases: int, tokens_per_case: float | None, *, alpha: float = 0.025) -> NllReach:
+    """Return what this many NLL cases bound at best. ValueError on values out of range."""
+    share = clopper_pearson(0, cases, 1 - 2 * alpha).upper
+    tail = None if tokens_per_case is None else share / tokens_per_case
+    return NllReach(cases, alpha, tokens_per_case, share, tail)
+
+
+def nll_lacks(reach: NllReach, tail_share: float) -> str:
+    """Say what the cases lack for an NLL margin with this tail share; "" where nothing."""
+    needs = [f"{MIN_CASES} for the mean"] if reach.cases < MIN_CASES else []
+    if reach.tokens_per_case is not None:
+        tail = cases_to_bound(tail_share, reach.tokens_per_case, alpha=reach.alpha)
+        if reach.cases < tail:
+            needs.append(f"{tail} for a tail share of {tail_share:g}")
+    return f"it needs {' and '.join(needs)}" if needs else ""
+
+
 def suite_reach(
     cases: int,
     discordance: float,
@@ -99,13 +138,16 @@ def suite_reach(
     if margin is not None and cases <= EXACT_LIMIT:
         rate = discordance / 2
         enumerated = admission_probability(cases, margin, p_win=rate, p_loss=rate, alpha=alpha)
+    concordant = smallest_admitted_margin(0, 0, cases, alpha)
+    # the power formula is the score test's; for very few cases the gate asks for more
+    powered = max(smallest_margin(cases, discordance, alpha, power), concordant)
     return SuiteReach(
         cases=cases,
         discordance=discordance,
         alpha=alpha,
         power=power,
-        smallest_if_concordant=smallest_admitted_margin(0, 0, cases, alpha),
-        smallest_at_power=smallest_margin(cases, discordance, alpha, power),
+        smallest_if_concordant=concordant,
+        smallest_at_power=powered,
         margin=margin,
         loss_budget=None if margin is None else _loss_budget(cases, margin, alpha),
         power_at_margin=enumerated,
@@ -174,3 +216,26 @@ def reach_text(reach: SuiteReach) -> str:
             f"  chance to admit at {points(reach.margin)}, arms equal: {reach.power_at_margin:.0%}"
         )
     return "\n".join(lines)
+
+
+def nll_bound(reach: NllReach) -> str:
+    """Return the clause that says what the cases bound the tail to at best."""
+    if reach.tail_share is None or reach.tokens_per_case is None:
+        return (
+            f"with no token moved they bound the tail share to {reach.share_of_cases:.3g} at "
+            "best, divided by the tokens of a case (not known here: the data is not at hand)"
+        )
+    return (
+        f"with no token moved they bound the tail share to {reach.tail_share:.3g} at best "
+        f"(about {reach.tokens_per_case:.3g} tokens a case)"
+    )
+
+
+def nll_text(reach: NllReach) -> str:
+    """Return the sentences that say what a suite of log-probabilities can admit."""
+    few = ": too few, no margin can be admitted" if reach.cases < MIN_CASES else ""
+    return (
+        f"{reach.cases} cases of log-probabilities, alpha {reach.alpha:g} one-sided:\n"
+        f"  a margin in nats needs at least {MIN_CASES} cases{few}\n"
+        f"  {nll_bound(reach)}"
+    )

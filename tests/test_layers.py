@@ -50,7 +50,7 @@ ALLOWED: dict[str, set[str]] = {
     "scoring_lines": {*BASE, "store"},
     "scoring_worker": {*BASE, "child", "scoring_cell"},
     "verdicts": {*BASE, "stats"},
-    "plan_table": {"stats"},
+    "plan_table": {"stats", "verdicts"},
     "checked_json": BASE,
     "margins": {"text"},
     "stored_cell": {*BASE, "stored_rows"},

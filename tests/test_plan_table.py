@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import numpy as np
 import pytest
+import yaml
 
 from evalharness.cli.main import main
-from evalharness.plan_table import cases_needed, cases_table, points, suite_reach
+from evalharness.manifest import load_manifest
+from evalharness.margins import idle_margins, margin_for
+from evalharness.plan_table import (
+    can_admit,
+    cases_needed,
+    cases_table,
+    nll_lacks,
+    nll_reach,
+    points,
+    suite_reach,
+)
 from evalharness.stats import admission_probability, noninferiority
+from evalharness.verdicts.nll_tail import tail_test
+
+ROOT = Path(__file__).parents[1]
 
 
 def test_cases_for_two_points() -> None:
@@ -34,6 +51,39 @@ def test_reach_of_eighty_cases() -> None:
         assert (verdict == "admitted") == admitted
     assert suite_reach(16, 0.05, margin=0.05).loss_budget is None
     assert suite_reach(1319, 0.05).power_at_margin is None
+
+
+@pytest.mark.parametrize("cases", [1, 2, 4, 8, 16, 64])
+def test_power_is_never_promised_below_what_the_gate_can_admit(cases: int) -> None:
+    reach = suite_reach(cases, 0.05)
+    assert reach.smallest_at_power >= reach.smallest_if_concordant
+
+
+@pytest.mark.parametrize("cases", [2, 16, 60])
+def test_the_tail_of_log_probabilities_is_bounded_as_the_verdict_bounds_it(cases: int) -> None:
+    none, sizes = np.zeros(cases), np.full(cases, 30.0)
+    verdict = tail_test(none, none, sizes, margin=0.01, alpha=0.025, n_resamples=99, seed=1)
+    reach = nll_reach(cases, 30.0)
+    assert reach.tail_share == pytest.approx(verdict.floor)
+    assert ("for a tail share" in nll_lacks(reach, 0.01)) == (verdict.p > 0.025)
+    assert ("60 for the mean" in nll_lacks(reach, 0.01)) == (cases < 60)
+
+
+def test_the_readmes_plan_can_be_admitted_by_its_own_manifest() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    block = text.split("```yaml\n", 1)[1].split("```", 1)[0]
+    plan = yaml.safe_load(block)["plan"]
+    assert "--manifest manifests/api80.json" in text
+    entries = load_manifest(ROOT / "manifests/api80.json").entries.values()
+    asked = {entry.name: {"suite": entry.suite, "modes": entry.modes} for entry in entries}
+    assert idle_margins(plan["margins"], asked) == []
+    for entry in entries:
+        cases = len(entry.case_ids)
+        for mode in entry.modes:
+            margin = margin_for(plan["margins"], entry.name, mode, entry.suite)
+            assert can_admit(cases, margin, alpha=plan["alpha"]), entry.name
+            likely = suite_reach(cases, 0.05, alpha=plan["alpha"]).smallest_at_power
+            assert likely <= margin, f"{entry.name}: {cases} cases carry {likely:.4f}"
 
 
 def test_points() -> None:

@@ -145,9 +145,11 @@ def _prepare(args: argparse.Namespace, executor: Executor) -> FactorialRun:
     import asyncio
 
     from evalharness.arms import launch_order, load_arms_file
+    from evalharness.cli.announcing import refuse_without_gate
     from evalharness.factorial.loop import FactorialRun, with_endpoint_names
     from evalharness.factorial.open_files import require_open_files
     from evalharness.factorial.planning import (
+        PLAN_NAME,
         build_plan,
         freeze,
         launch_shards,
@@ -172,7 +174,10 @@ def _prepare(args: argparse.Namespace, executor: Executor) -> FactorialRun:
         shards=launch_shards(manifest, asked.shards, asked.concurrency),
         speed_repeats=speed_repeats_of(file),
     )
-    freeze(args.out, build_plan(file, manifest, launches, asked))
+    plan = build_plan(file, manifest, launches, asked)
+    if not (args.out / PLAN_NAME).exists():  # a run that was started may be continued
+        refuse_without_gate(file.plan, manifest)
+    freeze(args.out, plan)
     freeze_into(args.out, manifest, cases)
     return FactorialRun(
         folder=args.out,
@@ -207,24 +212,13 @@ def _asked(args: argparse.Namespace, file: ArmsFile) -> tuple[Asked, CellSetting
 
 def _announce(prepared: FactorialRun) -> None:
     """Say what the run can show before anything is asked."""
+    from evalharness.cli.announcing import announcement
     from evalharness.factorial.planning import DEFAULT_ALPHA
-    from evalharness.registry import suite_named
-    from evalharness.stats import smallest_admitted_margin, smallest_margin
 
-    alpha = float((prepared.file.plan or {}).get("alpha", DEFAULT_ALPHA))
-    margins = (prepared.file.plan or {}).get("margins", {})
-    for entry in prepared.manifest.entries.values():
-        if suite_named(entry.suite).kind != "verdict":
-            continue
-        n = len(entry.case_ids)
-        least = 100 * smallest_admitted_margin(0, 0, n, alpha=alpha)
-        likely = 100 * smallest_margin(n, 0.05, alpha=alpha, power=0.8)
-        asked = margins.get(entry.name)
-        declared = f"; the plan asks for {100 * asked:.1f}" if isinstance(asked, float) else ""
-        _say(
-            f"{entry.name}: {n} cases can admit a margin of {least:.1f} points at best (no case "
-            f"differs), about {likely:.1f} with 5% of cases differing (80% power){declared}"
-        )
+    plan = prepared.file.plan
+    alpha = float((plan or {}).get("alpha", DEFAULT_ALPHA))
+    for line in announcement(plan, prepared.manifest, prepared.cases, alpha=alpha):
+        _say(line)
 
 
 async def _drive(prepared: FactorialRun, executor: Executor, where: str) -> Any:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from evalharness.errors import ManifestError, PlanError
+from evalharness.errors import HarnessError, ManifestError, PlanError
 
 EXAMPLE = """\
 examples:
@@ -68,24 +68,14 @@ def _count(text: str) -> int:
 
 def run(args: argparse.Namespace) -> int:
     """Print what was asked for, and the table of cases where nothing was."""
-    from evalharness.plan_table import (
-        cases_needed,
-        cases_table,
-        cases_text,
-        reach_text,
-        suite_reach,
-    )
+    from evalharness.plan_table import cases_needed, cases_table, cases_text
 
-    sizes = {"": args.cases} if args.cases is not None else {}
-    if args.manifest is not None:
-        sizes |= manifest_sizes(args.manifest)
     parts = []
     try:
-        for name, cases in sizes.items():
-            reach = suite_reach(
-                cases, args.discordance, alpha=args.alpha, power=args.power, margin=args.margin
-            )
-            parts.append(f"{name}: {reach_text(reach)}" if name else reach_text(reach))
+        if args.cases is not None:
+            parts.append(_reach(args, args.cases))
+        if args.manifest is not None:
+            parts += _manifest_parts(args)
         if args.margin is not None:
             answer = cases_needed(args.margin, args.discordance, alpha=args.alpha, power=args.power)
             parts.append(cases_text(answer))
@@ -96,11 +86,46 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def manifest_sizes(path: Path) -> dict[str, int]:
-    """Return the number of cases of each suite; ManifestError where the file is no manifest."""
+def _reach(args: argparse.Namespace, cases: int) -> str:
+    from evalharness.plan_table import reach_text, suite_reach
+
+    return reach_text(
+        suite_reach(cases, args.discordance, alpha=args.alpha, power=args.power, margin=args.margin)
+    )
+
+
+def _manifest_parts(args: argparse.Namespace) -> Iterator[str]:
+    """Yield what each suite of the manifest can admit, by the rules of its kind."""
+    from evalharness.margins import SUITE_OF_NLL, SUITE_OF_SPEED
+    from evalharness.plan_table import nll_reach, nll_text
+
+    for name, suite, cases in manifest_sizes(args.manifest):
+        if suite == SUITE_OF_SPEED:
+            yield f"{name}: measured, it gates nothing"
+        elif suite == SUITE_OF_NLL:
+            tokens = _tokens_per_case(args.manifest, name)
+            yield f"{name}: {nll_text(nll_reach(cases, tokens, alpha=args.alpha))}"
+        else:
+            yield f"{name}: {_reach(args, cases)}"
+
+
+def _tokens_per_case(path: Path, name: str) -> float | None:
+    """Return an NLL entry's mean tokens; None where its data is not here (planning needs none)."""
+    from evalharness.cli.announcing import mean_tokens
+    from evalharness.manifest import entry_cases, load_manifest
+
     try:
-        suites = json.loads(path.read_text(encoding="utf-8"))["suites"]
-        return {name: len(suite["cases"]) for name, suite in suites.items()}
+        cases, _ = entry_cases(load_manifest(path).entries[name])
+    except HarnessError:
+        return None
+    return mean_tokens(cases) if cases else None
+
+
+def manifest_sizes(path: Path) -> list[tuple[str, str, int]]:
+    """Return (entry, suite, cases) of each suite; ManifestError where the file is no manifest."""
+    try:
+        entries = json.loads(path.read_text(encoding="utf-8"))["suites"].items()
+        return [(name, one.get("suite", name), len(one["cases"])) for name, one in entries]
     except OSError as error:
         raise ManifestError(f"{path}: {error.strerror}") from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:

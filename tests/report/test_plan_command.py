@@ -9,6 +9,8 @@ import pytest
 from evalharness.cli.main import main
 from tests.report.plant import Plant, plant_run
 
+MANIFESTS = Path(__file__).parents[2] / "manifests"
+
 
 def test_cases_for_a_margin(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "--margin", "0.02", "--discordance", "0.05"]) == 0
@@ -31,6 +33,28 @@ def test_sizes_come_from_a_manifest(tmp_path: Path, capsys: pytest.CaptureFixtur
     run = plant_run(tmp_path / "run", Plant())
     assert main(["plan", "--manifest", str(run / "manifest.json")]) == 0
     assert "bfcl: 80 cases" in capsys.readouterr().out
+
+
+def test_a_manifests_suites_are_planned_by_the_rules_of_their_kind(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["plan", "--manifest", str(MANIFESTS / "demo-small.json")]) == 0
+    parts = dict(part.split(": ", 1) for part in capsys.readouterr().out.split("\n\n")[:5])
+    assert parts["bfcl"].count("61.18 points") == 2, "80% power asks no less than the best case"
+    assert parts["speed"] == "measured, it gates nothing"
+    assert "points" not in parts["nll"]
+    assert "at least 60 cases: too few, no margin can be admitted" in parts["nll"]
+    assert "they bound the tail share to 0.00513 at best (about 40.1 tokens a case)" in parts["nll"]
+
+
+def test_data_that_is_not_here_is_not_needed_to_plan(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "m.json"
+    text = (MANIFESTS / "nll-demo.json").read_text(encoding="utf-8")
+    file.write_text(text.replace('"nll_demo"', '"nll_nowhere"'), encoding="utf-8")
+    assert main(["plan", "--manifest", str(file)]) == 0
+    assert "divided by the tokens of a case" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
