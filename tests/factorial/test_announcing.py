@@ -102,3 +102,7 @@ def test_the_command_refuses_before_it_freezes_anything(tmp_path: Path) -> None:
     assert code == 2
     assert "nothing would be decided" in output
     assert not (fake.run / "plan.json").exists()
+    (fake.run / "plan.json").write_text("{}")
+    code, output = fake.finish()
+    assert code == 2
+    assert "was started with another plan" in output, "a started run answers for its own plan"
