@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -150,12 +151,15 @@ def provenance(runs: Sequence[Run]) -> dict[str, Any]:
 
     The writers redact secrets already; a report travels further than a run, so it asks again.
     """
-    plan = runs[0].plan
+    plan, sources = runs[0].plan, _sources(runs[0])
     return {
         "runs": [_run_facts(run) for run in runs],
         "manifest": dict(plan["manifest"]),
         "arms_file": dict(plan["arms_file"]),
-        "suites": {name: dict(suite) for name, suite in plan["suites"].items()},
+        "suites": {
+            name: {**suite, **({"source": sources[name]} if name in sources else {})}
+            for name, suite in plan["suites"].items()
+        },
         "settings": dict(plan["settings"]),
         "arms": [
             {
@@ -171,6 +175,24 @@ def provenance(runs: Sequence[Run]) -> dict[str, Any]:
         ],
         "launches": [_launch(server) for run in runs for server in run.servers],
     }
+
+
+def _sources(run: Run) -> dict[str, str]:
+    """Return where each entry's cases come from; nothing where the run has no manifest.
+
+    An entry may be called after a data set whose cases it does not have.
+    """
+    if not run.case_ids:
+        return {}
+    # load_run has checked it against its schema, and against the plan's digest
+    manifest = json.loads((run.path / "manifest.json").read_bytes())
+    return {name: _source(suite["source"]) for name, suite in manifest["suites"].items()}
+
+
+def _source(source: Mapping[str, str]) -> str:
+    """Write a data source: `word_problems@1`, `owner/data@revision (config, split)`."""
+    part = ", ".join(source[name] for name in ("config", "split") if name in source)
+    return f"{source['id']}@{source['revision']}" + (f" ({part})" if part else "")
 
 
 def _run_facts(run: Run) -> dict[str, Any]:

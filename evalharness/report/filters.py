@@ -49,6 +49,11 @@ def shown_verdict(cell: Row) -> str:
     return "described" if undecided else str(cell["verdict"])
 
 
+def counted(number: int, what: str) -> str:
+    """Return a number with its noun: `1 cell`, `3 cells`."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def rows_m(m: int) -> str:
     """Return a route's M; the counters keep everything above 64 together, as 65."""
     return f">{MAX_M}" if m > MAX_M else str(m)

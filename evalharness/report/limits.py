@@ -7,6 +7,7 @@ from typing import Any
 
 from evalharness.noninferiority import Judgement
 from evalharness.pairing import speed_modes, speed_repeats
+from evalharness.report.filters import counted
 from evalharness.report.limits_content import content_limits
 from evalharness.runs import Run
 from evalharness.speed.contrasts import MIN_REPEATS
@@ -68,10 +69,8 @@ def _noise(judged: Judgement) -> Iterator[str]:
             "unknown, so a difference cannot be told from noise."
         )
     if judged.plan.replays < 2:
-        yield (
-            "One replay: discordance beyond the server's own noise is not estimable; the A/A "
-            "launch only shows its size."
-        )
+        size = "" if judged.plan.aa is None else "; the A/A launch only shows its size"
+        yield f"One replay: discordance beyond the server's own noise is not estimable{size}."
     if judged.plan.aa is not None and judged.plan.replays < 2:
         yield (
             "What varies from launch to launch, alike for all cases (how requests met in batches, "
@@ -111,14 +110,15 @@ def _load(load: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     slow = [row for row in load if row["client_bound"]]
     if slow:
         yield (
-            f"In {len(slow)} cells the client, not the server, was the bottleneck: their load "
-            "was lower than their C says."
+            f"In {counted(len(slow), 'cell')} the client, not the server, was the bottleneck: the "
+            "load there was lower than C says."
         )
     narrow = [row for row in load if not row["can_fill"]]
     if narrow:
         yield (
-            f"{len(narrow)} cells have too few cases to keep C requests in flight ({_at(narrow)}): "
-            "that load was never held there. They decide like any other cell."
+            f"{counted(len(narrow), 'cell')} {'has' if len(narrow) == 1 else 'have'} too few cases "
+            f"to keep C requests in flight ({_at(narrow)}): that load was never held there. "
+            f"{'It decides' if len(narrow) == 1 else 'They decide'} like any other cell."
         )
     filled = [row for row in load if row["can_fill"]]
     short = [
@@ -128,14 +128,15 @@ def _load(load: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     ]
     if short:
         yield (
-            f"{len(short)} cells reached less than {REACHED_SHARE:.0%} of their concurrency "
-            f"({_at(short)}): they say little about that load."
+            f"{counted(len(short), 'cell')} reached less than {REACHED_SHARE:.0%} of the "
+            f"concurrency asked ({_at(short)}), which says little about that load."
         )
     unknown = [row for row in filled if row["reached_share"] is None]
     if unknown:
         yield (
-            f"In {len(unknown)} cells the concurrency reached is not measurable ({_at(unknown)}): "
-            "neither the client's mean nor enough of the server's counts are there."
+            f"In {counted(len(unknown), 'cell')} the concurrency reached is not measurable "
+            f"({_at(unknown)}): neither the client's mean nor enough of the server's counts are "
+            "there."
         )
 
 

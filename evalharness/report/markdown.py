@@ -11,6 +11,7 @@ from evalharness.report.filters import (
     NO_OTHER_SCORER,
     NONE,
     arm_needed,
+    counted,
     interval,
     never_observed,
     p_value,
@@ -55,7 +56,7 @@ def _head(document: Row) -> Iterator[str]:
     runs = ", ".join(code(run["plan_sha256"][:12]) for run in design["runs"])
     levels = ", ".join(f"C{c}" for c in design["gate_concurrency"])
     yield (
-        f"{plain(design['title'])}, manifest {plain(design['manifest'])}, run {runs}; "
+        f"{plain(design['title'])}, manifest {plain(design['manifest'])}, plan {runs}; "
         f"control {plain(design['control'])}; gates at {levels}; alpha {design['alpha']}."
     )
     yield ""
@@ -100,6 +101,9 @@ def _speed(document: Row) -> list[str]:
         [plain(arm["arm"]), badge(arm["quality"]), f"**{plain(arm['sentence'])}**"]
         for arm in speed["arms"]
     ]
+    summary = table(["Arm", "Quality", "Speed and quality"], arms)
+    if not any(map(_has_interval, speed["contrasts"])):
+        return [*summary, *_no_speed_interval(speed["contrasts"])]
     rows = [
         [
             plain(row["arm"]),
@@ -115,11 +119,28 @@ def _speed(document: Row) -> list[str]:
     head = ["Arm", "C", "Figure", "Arm / control (interval)", "Saved, ms", "Repeats", "Said"]
     share = f"{100 * speed['confidence']:.4g}%"
     return [
-        *table(["Arm", "Quality", "Speed and quality"], arms),
+        *summary,
         f"<details><summary>Speed: ratios with {share} intervals over repeats</summary>",
         "",
         *table(head, rows),
         "</details>",
+        "",
+    ]
+
+
+def _has_interval(row: Row) -> bool:
+    return any(row[name] and row[name]["lower"] is not None for name in ("ratio", "saved_ms"))
+
+
+def _no_speed_interval(rows: Sequence[Row]) -> list[str]:
+    """Return one sentence for a table of which no row has an interval; the page has its figures."""
+    if not rows:
+        return []
+    reasons = list(dict.fromkeys(row["reason"] for row in rows))
+    more = f" (and {counted(len(reasons) - 1, 'other reason')})" if len(reasons) > 1 else ""
+    return [
+        f"No speed figure has an interval: {plain(reasons[0])}{plain(more)}. "
+        "index.html has every figure.",
         "",
     ]
 

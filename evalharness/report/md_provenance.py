@@ -109,6 +109,10 @@ def _margins(design: Row) -> Iterator[str]:
         )
 
 
+def _from(suite: Row) -> str:
+    return f" of {code(suite['source'])}" if "source" in suite else ""
+
+
 def _asked(document: Row) -> Iterator[str]:
     facts, scorers = document["provenance"], document["design"]["scorers"]
     yield (
@@ -117,8 +121,9 @@ def _asked(document: Row) -> Iterator[str]:
     )
     for name, suite in facts["suites"].items():
         sampling = suite["sampling"]
+        modes = plain(", ".join(suite["modes"]))
         yield (
-            f"{plain(name)}: {suite['cases']} cases, {plain(', '.join(suite['modes']))}, scorer "
-            f"{plain(scorers[name])}, temperature {sampling['temperature']:g}, at most "
+            f"{plain(name)}: {suite['cases']} cases{_from(suite)}, {modes}, "
+            f"scorer {plain(scorers[name])}, temperature {sampling['temperature']:g}, at most "
             f"{sampling['max_tokens']} tokens"
         )

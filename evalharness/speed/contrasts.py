@@ -138,11 +138,13 @@ def _withheld(units: int, *, cells: int, problems: Sequence[str], family: Family
         more = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
         return f"{problems[0]}{more}"
     if cells != family.planned:
-        return f"{cells} repeats are there, the plan declares {family.planned}"
+        there = "1 repeat is" if cells == 1 else f"{cells} repeats are"
+        return f"{there} there, the plan declares {family.planned}"
     if units < MIN_REPEATS:
         shared = f" ({cells} repeats share them)" if cells > units else ""
+        launches = "1 launch" if units == 1 else f"{units} launches"
         return (
-            f"{units} launches of each arm{shared}: an interval needs {MIN_REPEATS} "
+            f"{launches} of each arm{shared}: an interval needs {MIN_REPEATS} "
             "(plan.speed_repeats, with order alternating or blocked)"
         )
     return ""

@@ -16,7 +16,7 @@ from evalharness.report.filters import NONE, nats_span, points_span
 from evalharness.report.html import render_html
 from evalharness.report.markdown import render_markdown
 from evalharness.runs import load_run
-from evalharness.types import CellKey
+from evalharness.types import CellKey, sha256_hex
 from tests.report.plant import BFCL, GSM8K, Plant, SuiteSpec, paired, plant_run, write_sums
 
 ONE_FACTOR = {"hc": ("off", "on")}
@@ -68,6 +68,47 @@ def test_limits_stand_above_the_results_and_provenance_at_the_end(small: dict[st
     ):  # fmt: skip
         assert words in end, words
     assert any("under Provenance" in line for line in small["cannot_say"])
+
+
+def test_a_suite_is_said_with_where_its_cases_come_from(
+    small: dict[str, Any], tmp_path: Path
+) -> None:
+    """An entry may bear the name of a data set of which it has no case."""
+    sources = {name: suite["source"] for name, suite in small["provenance"]["suites"].items()}
+    assert sources == {"bfcl": "planted@1", "nll": "planted@1"}
+    assert "bfcl: 4 cases of `planted@1`, tools, scorer" in render_markdown(small)
+    assert "4 cases of <code>planted@1</code>, modes tools" in render_html(small)
+    hub = {"kind": "hub", "id": "owner/data", "revision": "5bd0", "config": "Easy", "split": "all"}
+    run = plant_run(tmp_path / "run", Plant(suites=(FEW,), factors=ONE_FACTOR, concurrency=(1,)))
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["suites"]["bfcl"]["source"] = hub
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    plan = json.loads((run / "plan.json").read_text())
+    plan["manifest"]["sha256"] = sha256_hex(json.dumps(manifest))
+    (run / "plan.json").write_text(json.dumps(plan))
+    found = report(run)["provenance"]["suites"]["bfcl"]
+    assert found["source"] == "owner/data@5bd0 (Easy, all)"
+    (run / "manifest.json").unlink()
+    bare = report(run)
+    assert "source" not in bare["provenance"]["suites"]["bfcl"]
+    assert "bfcl: 4 cases, tools" in render_markdown(bare)
+
+
+def test_the_aa_launch_is_spoken_of_only_where_there_is_one(
+    small: dict[str, Any], tmp_path: Path
+) -> None:
+    size = "the A/A launch only shows its size"
+    assert size in "\n".join(small["cannot_say"])
+    alone = Plant(suites=(FEW,), factors=ONE_FACTOR, concurrency=(1,), margins=MARGINS, aa=False)
+    said = "\n".join(report(plant_run(tmp_path / "run", alone))["cannot_say"])
+    assert "There is no A/A launch" in said and size not in said
+    assert "One replay: discordance beyond the server's own noise is not estimable." in said
+
+
+def test_the_plans_digest_is_called_the_plans(small: dict[str, Any]) -> None:
+    digest = small["design"]["runs"][0]["plan_sha256"][:12]
+    assert f"plan `{digest}`; control" in render_markdown(small)
+    assert f"(plan <code>{digest}</code>)" in render_html(small)
 
 
 def test_no_token_that_moved_is_said_so(small: dict[str, Any]) -> None:
@@ -170,8 +211,8 @@ def test_the_servers_count_is_left_out_where_it_cannot_see_the_answers(tmp_path:
     assert aa["reached_by"] == ["client", "server"] and aa["reached_share"] == 0
     assert control["reached_by"] == [] and control["reached_share"] is None
     text = "\n".join(document["cannot_say"])
-    assert "In 1 cells the concurrency reached is not measurable (bfcl C4)" in text
-    assert "1 cells reached less than 80%" in text
+    assert "In 1 cell the concurrency reached is not measurable (bfcl C4)" in text
+    assert "1 cell reached less than 80%" in text
     page = render_html(document)
     assert "5 of 6 cells are shown" in page and "5 of 6 cells are measurable" in page
     assert "not measurable</td>" in page

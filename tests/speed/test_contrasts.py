@@ -69,7 +69,7 @@ def test_repeats_inside_one_launch_are_one_repeat() -> None:
     shared = [Pair(p.place, (0, 1, 2), p.control, p.arm) for p in pairs(RATIOS)]
     found = compare(shared, STEP, family())
     assert (found.claim, found.repeats) == ("none", 1)
-    assert "1 launches of each arm (6 repeats share them)" in found.reason
+    assert "1 launch of each arm (6 repeats share them)" in found.reason
 
 
 @pytest.mark.parametrize("planned", [5, 7])

@@ -90,6 +90,21 @@ def test_speed_stands_beside_quality_in_every_format(tmp_path: Path) -> None:
     assert len(section["cells"]) == 3 * layout.repeats
 
 
+@pytest.mark.parametrize("repeats", [1, 6])
+def test_a_table_without_any_interval_is_one_sentence_in_a_pull_request(
+    tmp_path: Path, repeats: int
+) -> None:
+    run = plant_speed_run(tmp_path / "run", World(), Layout(repeats=repeats, quality=True))
+    html, markdown, document = (path.read_text() for path in write_report(run))
+    assert all(row["ratio"] for row in json.loads(document)["speed"]["contrasts"])
+    assert ("(no interval)" in html) == (repeats == 1)
+    assert "(no interval)" not in markdown
+    assert ("Arm / control (interval)" in markdown) == (repeats > 1)
+    words = "No speed figure has an interval: 1 launch of each arm: an interval needs 6"
+    assert (words in markdown) == (repeats == 1)
+    assert ("1 repeat planned" in html) == (repeats == 1)
+
+
 def test_a_cell_that_is_absent_or_failed_withholds_the_claim(tmp_path: Path) -> None:
     def change(key: CellKey, found: list[Response]) -> list[Response]:
         if (key.arm, key.replicate) != ("proxy", 2):
