@@ -19,7 +19,6 @@ from evalharness.stored_cell import StoredCell, join_shards
 from evalharness.stored_rows import CaseNll, CaseScore, read_scores, verify_cell
 from evalharness.types import CellKey, Shard
 from evalharness.vouched import (
-    SPEED_SUITE,
     Note,
     counted_files,
     score_name,
@@ -28,6 +27,7 @@ from evalharness.vouched import (
 )
 
 NLL_SUITE = "nll"
+SPEED_SUITE = "speed"
 DECODE = "decode"
 
 

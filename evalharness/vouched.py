@@ -6,16 +6,14 @@ the plan's force away like a file that changed; a run that was cut off lawfully 
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+from evalharness.margins import margin_for
 from evalharness.store import differences, read_sums
 from evalharness.stored_cell import StoredCell
 from evalharness.types import AA, CellKey
-
-SPEED_SUITE = "speed"
 
 
 class Note(NamedTuple):
@@ -70,10 +68,10 @@ def sums_notes(
     sums = read_sums(run)
     if sums is None:
         # `factorial` closes every run that it ends; only one that was cut off has no list.
-        if _has_whole_replay(plan, complete):
+        if _has_judged_arm(plan, complete):
             yield Note(
                 "changed",
-                "SHA256SUMS: absent though every planned cell is complete; restore it, or run the "
+                "SHA256SUMS: absent though an arm's gates are all complete; restore it, or run the "
                 "`evalharness factorial` command again, which checks the run and closes it",
             )
         else:
@@ -86,26 +84,29 @@ def sums_notes(
     if unlisted:
         more = f" and {len(unlisted) - 3} more" if len(unlisted) > 3 else ""
         names = ", ".join(unlisted[:3])
-        yield Note("changed", f"{names}{more}: read, but SHA256SUMS does not list it")
-
-
-def _has_whole_replay(plan: Mapping[str, Any], complete: Collection[CellKey]) -> bool:
-    """Say whether every cell with verdicts is complete, of one replay at least.
-
-    One is enough: runs that hold one replay each can be judged together.
-    """
-    arms = {arm["name"] for arm in plan["arms"]} | ({AA} if plan["aa"] else set())
-    modes = [
-        (entry, mode)
-        for entry, suite in plan["suites"].items()
-        if suite["suite"] != SPEED_SUITE
-        for mode in suite["modes"]
-    ]
-    planned = list(itertools.product(arms, modes, plan["concurrency"]))
-    return any(
-        all(
-            CellKey(arm, entry, mode, width, replicate) in complete
-            for arm, (entry, mode), width in planned
+        yield Note(
+            "changed",
+            f"{names}{more}: read, but SHA256SUMS does not list it; "
+            "a run that was cut off is closed by its `evalharness factorial` command",
         )
+
+
+def _has_judged_arm(plan: Mapping[str, Any], complete: Collection[CellKey]) -> bool:
+    """Say whether some arm could get its verdict: its gates, the control's and the A/A's are there.
+
+    One arm in one replay is enough: a cell that no verdict of it needs may be gone.
+    """
+    gates = [
+        (entry, mode, width)
+        for entry, suite in plan["suites"].items()
+        for mode in suite["modes"]
+        if margin_for(plan["margins"], entry, mode, suite["suite"]) is not None
+        for width in plan["gate_concurrency"]
+    ]
+    beside = [plan["control"], *([AA] if plan["aa"] else [])]
+    candidates = [arm["name"] for arm in plan["arms"] if arm["name"] not in beside]
+    return bool(gates) and any(
+        all(CellKey(arm, *gate, replicate) in complete for arm in (one, *beside) for gate in gates)
+        for one in candidates
         for replicate in range(plan["replays"])
     )

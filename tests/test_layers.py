@@ -54,7 +54,7 @@ ALLOWED: dict[str, set[str]] = {
     "checked_json": BASE,
     "margins": {"text"},
     "stored_cell": {*BASE, "stored_rows"},
-    "vouched": {*BASE, "store", "stored_cell"},
+    "vouched": {*BASE, "margins", "store", "stored_cell"},
     "runs": {*BASE, "checked_json", "margins", "stored_cell", "stored_rows", "vouched"},
     "pairing": {*BASE, "runs", "stored_rows", "verdicts"},
     "route_coverage": {*BASE, "runs", "verdicts"},

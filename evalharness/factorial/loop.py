@@ -18,6 +18,7 @@ from evalharness.factorial.cells import close_unfinished, complete_cells
 from evalharness.factorial.executor import Executor, FactorialRun
 from evalharness.factorial.launch_run import Display
 from evalharness.factorial.prompts import PromptBook, read_back
+from evalharness.server.process import kill_leftovers
 from evalharness.types import CellKey
 
 EXIT_INTERRUPTED = 128 + signal.SIGINT
@@ -38,6 +39,8 @@ async def run_factorial(run: FactorialRun, display: Display, executor: Executor)
     launch only: the other launches still run, and the outcome is EXIT_SERVER.
     """
     stop = asyncio.Event()
+    # A server of a session that was killed may still write its log while it ends.
+    await asyncio.to_thread(kill_leftovers, str(run.folder.resolve()))
     for key in close_unfinished(run.folder):
         display.note(f"{_text(key)}: an unfinished cell of an earlier session is kept as aborted")
     prompts = PromptBook()

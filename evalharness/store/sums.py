@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 from evalharness.errors import StoreError
 from evalharness.store.rundir import LOCK_NAME, write_atomically
 
-SUMS_NAME = "SHA256SUMS"
+SUMS_NAME, PARTIAL = "SHA256SUMS", ".partial"
 # What a verdict rests on. Reports are written again at will, and other files are the user's own.
 EVIDENCE = ("plan.json", "manifest.json", "cases", "arms", "responses", "scores")
 _LINE = re.compile(r"([0-9a-f]{64})  (.+)")
@@ -60,8 +60,11 @@ def _is_inner(name: str) -> bool:
 
 
 def is_evidence(name: str) -> bool:
-    """Say whether a file of the run, named relative to RUN, is one that verdicts rest on."""
-    return name.partition("/")[0] in EVIDENCE
+    """Say whether a file of the run, named relative to RUN, is one that verdicts rest on.
+
+    A file half written when its process was killed is none.
+    """
+    return name.partition("/")[0] in EVIDENCE and not name.endswith(PARTIAL)
 
 
 def digest_of(file: Path) -> str | None:
@@ -111,6 +114,7 @@ def _files(run: Path) -> Iterator[tuple[str, Path]]:
     for path in _walk(run, run, above=frozenset()):
         name = path.relative_to(run).as_posix()
         hidden = name in (SUMS_NAME, LOCK_NAME) or path.name.startswith(".")
+        hidden = hidden or name.endswith(PARTIAL)
         if not hidden and "\n" not in name and name.encode("utf-8", "ignore").decode() == name:
             yield name, path
 
@@ -122,7 +126,14 @@ def _walk(run: Path, folder: Path, *, above: frozenset[tuple[int, int]]) -> Iter
     """
     here = folder.stat()
     within = above | {(here.st_dev, here.st_ino)}
-    for path in folder.iterdir():
+    try:
+        inside = list(folder.iterdir())
+    except PermissionError as error:
+        name = folder.relative_to(run).as_posix()
+        if is_evidence(name):
+            raise StoreError(f"{folder}: {error.strerror}; make it readable") from error
+        return  # such as lost+found, where RUN is a disk of its own
+    for path in inside:
         if not path.is_dir():
             if path.is_file():
                 yield path

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
+import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -99,3 +102,16 @@ def test_a_stopped_run_goes_on_and_is_sound(tmp_path: Path) -> None:
     assert judged(work) == []
     kept = read_sums(work.run) or {}
     assert all(kept[name] == listed[name] for name in listed if not name.startswith("report"))
+
+
+def test_what_a_killed_session_left_running_is_gone_before_the_run_is_closed(
+    work: FakeFactorial,
+) -> None:
+    """A server that is still ending would write its log after the digests were taken."""
+    env = {**os.environ, "EVALHARNESS_RUN": str(work.run.resolve())}
+    left = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], env=env)
+    try:
+        assert work.finish()[0] == 0
+        assert left.wait(timeout=30) == -signal.SIGKILL
+    finally:
+        left.kill()

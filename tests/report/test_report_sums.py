@@ -18,11 +18,12 @@ from evalharness.report import report_document
 from evalharness.runs import load_run
 from tests.report.plant import Plant, paired, plant_run, write_sums
 
-HARMFUL = Plant(
-    factors={"hc": ("off", "on")},
-    concurrency=(4,),
-    outcomes=paired(correct=70, wins=0, losses=30, arms=("hc",)),
-)
+PLANTED: dict[str, Any] = {
+    "factors": {"hc": ("off", "on")},
+    "concurrency": (4,),
+    "outcomes": paired(correct=70, wins=0, losses=30, arms=("hc",)),
+}
+HARMFUL = Plant(**PLANTED)
 
 
 @pytest.fixture
@@ -68,6 +69,22 @@ def moved_out(run: Path) -> None:
 def test_edited_scores_are_never_admitted(harmful: Path, hide: Callable[[Path], None]) -> None:
     hide(harmful)
     assert judged(harmful) == (10, "exploratory")
+
+
+@pytest.mark.parametrize("arm", ["hc", "control", "aa"])
+def test_a_cell_that_no_gate_needs_hides_nothing_when_it_is_gone(tmp_path: Path, arm: str) -> None:
+    plant = Plant(**(PLANTED | {"concurrency": (1, 4)}))
+    run = plant_run(tmp_path / "run", plant)
+    plan = json.loads((run / "plan.json").read_text()) | {"gate_concurrency": [4]}
+    (run / "plan.json").write_text(json.dumps(plan))
+    write_sums(run)
+    assert judged(run) == (11, "harm shown")
+    for file in run.glob("scores/*/hc/*/*.jsonl"):
+        file.write_text(file.read_text().replace('"wrong"', '"correct"'))
+    for file in [*run.glob(f"responses/{arm}/*/*c1-*"), *run.glob(f"scores/*/{arm}/*/*c1-*")]:
+        file.unlink()
+    deleted(run)
+    assert judged(run) == (10, "exploratory")
 
 
 def test_a_plan_with_a_wider_margin_outside_the_run_is_a_changed_plan(tmp_path: Path) -> None:

@@ -33,3 +33,12 @@ def test_the_order_is_that_of_folders(tmp_path: Path) -> None:
         (tmp_path / name).write_text(name)
     write_sums(tmp_path)
     assert list(read_sums(tmp_path) or {}) == ["arms/a/x", "arms/a-b/x", "arms.txt"]
+
+
+def test_what_a_killed_process_left_half_written_is_not_listed(tmp_path: Path) -> None:
+    for name in ("scores/a.jsonl", "scores/a.jsonl.77.partial", "plan.json"):
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("x")
+    write_sums(tmp_path)
+    assert list(read_sums(tmp_path) or {}) == ["plan.json", "scores/a.jsonl"]
