@@ -1,10 +1,10 @@
-"""The short version of `python -m tools.sensitivity`: one seed, a margin of 8 points, C16.
+"""The short version of `python -m tools.sensitivity`: one seed, a margin of 10 points, C16.
 
 Two launches: the float32 server that other tests share too, and one of a quantised copy. The
 harmless arm is the control's own server with its prefix cache full of these very prompts, which
 is as much prefix caching as there can be. The fault is coarser than the ten points that
-the command plants: it costs about 24 points, which 76 cases show in nearly every draw; with half
-as many cases and a fault of 17 points it would be one draw in three.
+the command plants: it costs about 24 points, which 56 cases show in nearly every draw; with 36
+cases and a fault of 17 points it would be one draw in three. More cases would not fit the cache.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ pytestmark = [pytest.mark.vllm, pytest.mark.slow, pytest.mark.timeout(1500)]
 
 SEED = 1
 CONCURRENCY = 16
-PLAN = Plan({"bfcl": 0.08}, discordance=0.02, alpha=0.025, power=0.8)
+PLAN = Plan({"bfcl": 0.1}, discordance=0.02, alpha=0.025, power=0.8)
 ARMS = ("control", "prefix", "weights")
 
 

@@ -184,7 +184,7 @@ def _again(found: Mapping[str, Any], calibration: Mapping[str, Any]) -> str:
         "it BFCL alone is asked. The choice of the fault is done again where model, faults or "
         "dtype differ from the committed ones. Interrupted, the same command continues. Exit code "
         "1: a verdict was not the expected one. `tests/e2e/test_sensitivity.py` is the short "
-        "version: one seed, a margin of 8 points, a fault that costs more.\n\n"
+        "version: one seed, a margin of 10 points, a fault that costs more.\n\n"
         f"Model: tensors' SHA-256 `{found['model_tensors_sha256'][:16]}`. Plans: {plans}."
     )
 
