@@ -3,8 +3,8 @@
 Two launches: the float32 server that other tests share too, and one of a quantised copy. The
 harmless arm is the control's own server with its prefix cache full of these very prompts, which
 is as much prefix caching as there can be. The fault is coarser than the ten points that
-the command plants: it costs about 24 points, which 56 cases show in nearly every draw; with 36
-cases and a fault of 17 points it would be one draw in three. More cases would not fit the cache.
+the command plants: it costs 9 of the 31 right answers and wins none, which 56 cases show and 36
+did not (6 lost). More cases would not fit the server's prefix cache.
 """
 
 from __future__ import annotations
