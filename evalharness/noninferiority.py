@@ -7,12 +7,12 @@ The statistics are pure functions in `evalharness.verdicts`; the pairing is in
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from evalharness.arms.parallel import processes_of
 from evalharness.errors import PlanError
-from evalharness.margins import SMALLEST, margin_names, margin_problems
+from evalharness.margins import SMALLEST, margin_for, margin_problems
 from evalharness.pairing import (
     nll_label,
     nll_tables,
@@ -198,12 +198,9 @@ def _case_margins(
 ) -> Iterator[tuple[str, float]]:
     """Yield (entry.mode, margin): an entry's own margin, else that of the suite it asks."""
     for entry, mode in suite_modes(plan, nll=False):
-        suite = plan["suites"][entry]["suite"]
-        for name in margin_names(entry, mode, suite):
-            margin = margins.get(name)
-            if isinstance(margin, float):
-                yield f"{entry}.{mode}", margin
-                break
+        margin = margin_for(margins, entry, mode, plan["suites"][entry]["suite"])
+        if isinstance(margin, float):
+            yield f"{entry}.{mode}", margin
 
 
 def _nll_margins(
@@ -211,16 +208,9 @@ def _nll_margins(
 ) -> Iterator[NllMargin]:
     """Yield each NLL mode's margins, found like `_case_margins`' and labelled as its tables."""
     for entry, mode in suite_modes(plan, nll=True):
-        for name in margin_names(entry, mode, plan["suites"][entry]["suite"]):
-            margin = margins.get(name)
-            if isinstance(margin, NllMargin):
-                yield NllMargin(
-                    nll_label(entry, mode),
-                    margin.nats_per_token,
-                    margin.tail_nats,
-                    margin.tail_share,
-                )
-                break
+        margin = margin_for(margins, entry, mode, plan["suites"][entry]["suite"])
+        if isinstance(margin, NllMargin):
+            yield replace(margin, mode=nll_label(entry, mode))
 
 
 def _margin_text(value: MarginValue | None) -> str:
